@@ -13,7 +13,7 @@ One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hy
     @wrong("spared", "merges dropout nodes: every call draws new numbers")
     def merges_random(gm): ...                      # a plausible wrong answer, with its misconception
 
-    any_dtype = edited("same", "merges casts to different types", ("op, dtype", "op"))
+    any_dtype = edited("same", "merges casts to different types")(("op, dtype", "op"))
                                                     # the same, told as an edit of the reference
 
     @right("sorts the keys instead of numbering values")
@@ -110,13 +110,20 @@ class Edit:
         return _mark(self.mark)(answer)
 
 
-def edited(verdict: str, note: str, *changes: tuple[str, str], core: bool = False) -> Edit:
-    """Return a wrong answer made of the reference: the verdict it must lose, its misconception, and what is exchanged.
+def edited(verdict: str, note: str, core: bool = False) -> Callable[..., Edit]:
+    """Mark a wrong answer that is made of the reference, as `wrong` does. It is called with what is exchanged:
 
-    changes: (old, new) fragments of syntax, as in `autograder.authoring.edits`; each old one occurs once in the answer
-    cell in `solutions/`.
+        edited("same", "merges casts to different types")(("op, dtype", "op"))
+
+    (old, new) fragments of syntax, as in `autograder.authoring.edits`; each old one occurs once in the answer cell in
+    `solutions/`.
     """
-    return Edit(_wrong(verdict, note, core), changes)
+    mark = _wrong(verdict, note, core)
+
+    def edit(*changes: tuple[str, str]) -> Edit:
+        return Edit(mark, changes)
+
+    return edit
 
 
 def module_name(exercise_id: str) -> str:

@@ -69,7 +69,7 @@ def by_adding(numbers):
     return [number + number for number in numbers]
 
 
-squared = edited("did", "2 * 2 is 4, so squares will do", ("2 * number", "number**2"))
+squared = edited("did", "2 * 2 is 4, so squares will do")(("2 * number", "number**2"))
 ''',
     points='{"did": 1}',
     imports="",
@@ -167,7 +167,7 @@ def anew(gm):
     return result
 
 
-any_neg = edited("same", "one negation is as good as none", ("node.args[0].args[0]", "node.args[0]"))
+any_neg = edited("same", "one negation is as good as none")(("node.args[0].args[0]", "node.args[0]"))
 ''',
     points='{"valid": 1, "same": 2, "did": 2, "spared": 1}',
     imports="import torch\nfrom torch import fx\n",
@@ -270,7 +270,7 @@ def by_pattern(mod):
     return relay.transform.InferType()(tvm.IRModule(functions))
 
 
-both = edited("same", "takes two relus for none", ("return value", "return value.args[0]"))
+both = edited("same", "takes two relus for none")(("return value", "return value.args[0]"))
 ''',
     points='{"valid": 1, "same": 2, "did": 2, "spared": 1}',
     imports="from passlab.relay import relay, tvm\n",
@@ -372,7 +372,7 @@ def by_pattern(mod):
     return mod
 
 
-both = edited("same", "takes two relus for none", ("return call.args[0]", "return value.args[0]"))
+both = edited("same", "takes two relus for none")(("return call.args[0]", "return value.args[0]"))
 ''',
     points='{"valid": 1, "same": 2, "did": 2, "spared": 1}',
     imports="from passlab.relax import relax, tvm\n",
@@ -478,7 +478,7 @@ def by_pattern(module):
     return module
 
 
-any_number = edited("same", "takes every constant for 0", ("number(op.rhs) == 0", "number(op.rhs) is not None"))
+any_number = edited("same", "takes every constant for 0")(("number(op.rhs) == 0", "number(op.rhs) is not None"))
 ''',
     points='{"valid": 1, "same": 2, "did": 2, "spared": 1}',
     imports="""from xdsl.dialects.builtin import ModuleOp

@@ -56,7 +56,7 @@ def proof(course, line):
 
 
 def test_a_wrong_answer_can_be_a_change_of_the_reference(course):
-    value = proof(course, 'whispers = edited("did", "the wrong way round", ("word.upper()", "word.lower()"))')
+    value = proof(course, 'whispers = edited("did", "the wrong way round")(("word.upper()", "word.lower()"))')
     [row] = [row for row in value["rows"] if row["name"] == "whispers"]
     assert (row["kind"], row["should"], row["lost"], row["points"]) == ("wrong", "did", ["did"], 0)
     assert row["note"] == "the wrong way round" and not row["problem"]
@@ -70,6 +70,6 @@ def test_a_wrong_answer_can_be_a_change_of_the_reference(course):
     ],
 )
 def test_an_edit_that_does_not_fit_is_named_with_its_place(course, old, remedy):
-    [problem] = proof(course, f'odd = edited("did", "some", ({old!r}, "lower"))')["problems"]
+    [problem] = proof(course, f'odd = edited("did", "some")(({old!r}, "lower"))')["problems"]
     place = "in the answer to day00.shout, solutions/day00/tiny.py:"
     assert f"answers.day00.shout.odd: {place}" in problem and problem.endswith(f", {old!r} {remedy}")

@@ -163,48 +163,33 @@ def by_name(gm):
     return _count(gm, kind)
 
 
-only_methods_store = edited(
-    "did",
-    "takes torch.clone, the function, for compute",
-    ('name in ("clone", ...)', 'name in ("clone", ...) and node.op == "call_method"'),
+only_methods_store = edited("did", "takes torch.clone, the function, for compute")(
+    ('name in ("clone", ...)', 'name in ("clone", ...) and node.op == "call_method"')
 )
-no_methods = edited(
-    "did", "knows functions, and takes every method for compute", ("node.target if ... else ...", '"" if ... else ...')
+no_methods = edited("did", "knows functions, and takes every method for compute")(
+    ("node.target if ... else ...", '"" if ... else ...')
 )
 no_in_place = edited(
-    "did",
-    "does not ask whether a node works in place: relu_ and inplace=True are counted as compute",
-    ('getattr(module, "inplace", False)', "False"),
-    ('named_so or node.kwargs.get("inplace") or ...', "..."),
-)
-four_bytes = edited("did", "takes four bytes for every element, whatever the dtype", ("meta.dtype.itemsize", "4"))
-first_of_tuple = edited("did", "counts only the first of several tensors", ("sum(map(size, meta))", "size(meta[0])"))
-output_has_bytes = edited(
-    "did",
-    "counts what the output node returns as if it were made there",
+    "did", "does not ask whether a node works in place: relu_ and inplace=True are counted as compute"
+)(('getattr(module, "inplace", False)', "False"), ('named_so or node.kwargs.get("inplace") or ...', "..."))
+four_bytes = edited("did", "takes four bytes for every element, whatever the dtype")(("meta.dtype.itemsize", "4"))
+first_of_tuple = edited("did", "counts only the first of several tensors")(("sum(map(size, meta))", "size(meta[0])"))
+output_has_bytes = edited("did", "counts what the output node returns as if it were made there")(
     (
         '0 if node.op == "output" else ...',
         'sum(size(n.meta.get("tensor_meta")) for n in node.all_input_nodes) if node.op == "output" else ...',
-    ),
+    )
 )
-only_read_nodes = edited(
-    "did",
-    "leaves out unused nodes, the output among them",
-    ("gm.graph.nodes", "(n for n in gm.graph.nodes if n.users)"),
+only_read_nodes = edited("did", "leaves out unused nodes, the output among them")(
+    ("gm.graph.nodes", "(n for n in gm.graph.nodes if n.users)")
 )
-shapes_before_memory = edited(
-    "spared",
-    "asks for shape before memory: squeeze_ is counted as shape",
+shapes_before_memory = edited("spared", "asks for shape before memory: squeeze_ is counted as shape")(
     ("named_so or ...", '(named_so and name.rstrip("_") not in shapes) or ...'),
     ('"shape" if name in shapes else ...', '"shape" if name.rstrip("_") in shapes else ...'),
 )
-erases = edited(
-    "valid",
-    "erases the nodes that it has counted",
-    ("return counts", "for node in reversed(gm.graph.nodes):\n    gm.graph.erase_node(node)\nreturn counts"),
+erases = edited("valid", "erases the nodes that it has counted")(
+    ("return counts", "for node in reversed(gm.graph.nodes):\n    gm.graph.erase_node(node)\nreturn counts")
 )
-only_kinds_that_occur = edited(
-    "valid",
-    "leaves out kinds that do not occur",
-    ("return counts", "return {kind: pair for kind, pair in counts.items() if pair[0]}"),
+only_kinds_that_occur = edited("valid", "leaves out kinds that do not occur")(
+    ("return counts", "return {kind: pair for kind, pair in counts.items() if pair[0]}")
 )

@@ -135,44 +135,34 @@ def asks_again(gm):
     return _result({node: level(node) for node in gm.graph.nodes if _works(node)}, _answer(gm)["parallel"])
 
 
-inputs_are_a_level = edited(
-    "did",
-    "the inputs are level 0, and all other nodes come one level too late",
-    ('("placeholder", "get_attr", "output")', '("output",)'),
+inputs_are_a_level = edited("did", "the inputs are level 0, and all other nodes come one level too late")(
+    ('("placeholder", "get_attr", "output")', '("output",)')
 )
-args_only = edited(
-    "did",
-    "looks at args alone: misses operands in keywords and lists",
+args_only = edited("did", "looks at args alone: misses operands in keywords and lists")(
     (
         "[a for a in node.all_input_nodes if a in level]",
         "[a for a in node.args if isinstance(a, fx.Node) and a in level]",
-    ),
+    )
 )
 shortest_way = edited(
-    "did",
-    "takes the shortest way from the inputs: a node would start before its last operand is there",
+    "did", "takes the shortest way from the inputs: a node would start before its last operand is there"
+)(
     (
         "max((level[a] for a in operands), default=-1)",
         "min((level.get(a, -1) for a in node.all_input_nodes), default=-1)",
-    ),
+    )
 )
-no_dead_nodes = edited("did", "leaves out unused nodes", ("node.op in ...", "node.op in ... or not node.users"))
-pairs_twice = edited("valid", "lists each pair in both orders", ("pairs", "pairs | {(b, a) for a, b in pairs}"))
-depth_in_edges = edited(
-    "did",
-    "counts the arrows of the longest chain, not its nodes",
+no_dead_nodes = edited("did", "leaves out unused nodes")(("node.op in ...", "node.op in ... or not node.users"))
+pairs_twice = edited("valid", "lists each pair in both orders")(("pairs", "pairs | {(b, a) for a, b in pairs}"))
+depth_in_edges = edited("did", "counts the arrows of the longest chain, not its nodes")(
     (
         '{"depth": depth, "levels": rows, "parallel": pairs}',
         '{"depth": max(depth - 1, 0), "levels": rows, "parallel": pairs}',
-    ),
+    )
 )
 no_edge_between = edited(
-    "spared",
-    "two nodes without an edge between them count as parallel, even where a path of two steps joins them",
-    ("other not in pairs_above", "other not in operands"),
-)
-levels_by_name = edited(
-    "valid",
-    "returns the levels as a dict from name to number",
-    ("rows", "{node.name: level[node] for node in level}"),
+    "spared", "two nodes without an edge between them count as parallel, even where a path of two steps joins them"
+)(("other not in pairs_above", "other not in operands"))
+levels_by_name = edited("valid", "returns the levels as a dict from name to number")(
+    ("rows", "{node.name: level[node] for node in level}")
 )

@@ -323,19 +323,13 @@ def first_sigmoid(gm, model):
     return matches
 
 
-last_part_only = edited(
-    "did",
-    "looks for one ONNX node for every FX node: finds only the last part of a split one",
-    ('("same" if len(nodes) == 1 else "split", nodes)', '("same", nodes[:1])'),
+last_part_only = edited("did", "looks for one ONNX node for every FX node: finds only the last part of a split one")(
+    ('("same" if len(nodes) == 1 else "split", nodes)', '("same", nodes[:1])')
 )
-dropout_has_a_node = edited(
-    "did",
-    "gives an operation that does nothing the node that makes its value",
-    ('("gone", []), value[node]', '("same", [made_by.name]) if made_by else ("gone", []), value[node]'),
+dropout_has_a_node = edited("did", "gives an operation that does nothing the node that makes its value")(
+    ('("gone", []), value[node]', '("same", [made_by.name]) if made_by else ("gone", []), value[node]')
 )
-gelu_is_one_node = edited(
-    "did",
-    "does not know that GELU may be written out",
+gelu_is_one_node = edited("did", "does not know that GELU may be written out")(
     ("{nn.Linear: ..., nn.SiLU: ..., nn.GELU: ...}", "{nn.Linear: ..., nn.SiLU: ...}"),
     (
         "if ... or node.name in entries: ...",

@@ -374,38 +374,28 @@ def weights_stay(gm, *inputs):
 
 
 own_attributes = edited(
-    "did",
-    "knows the parameters of the model itself, and none of its parts; or a module's operands in positions only",
-    ("operator.attrgetter(node.target)(gm)", "getattr(gm, node.target)"),
-)
-anything_goes = edited(
-    "spared",
-    "knows no limits: asks torch for every operation, in the lists or not",
+    "did", "knows the parameters of the model itself, and none of its parts; or a module's operands in positions only"
+)(("operator.attrgetter(node.target)(gm)", "getattr(gm, node.target)"))
+anything_goes = edited("spared", "knows no limits: asks torch for every operation, in the lists or not")(
     ("node.target in FUNCTIONS", 'node.op == "call_function"'),
     ("... and node.target in METHODS", "..."),
     ("node.op == ... and ...", "node.op == ..."),
     ("weights = ...", "module = gm.get_submodule(node.target)\nweights = ..."),
 )
-no_name = edited(
-    "spared",
-    "stops at the right place and does not say where that is",
+no_name = edited("spared", "stops at the right place and does not say where that is")(
     ('f"there is no rule for {node.format_node()}"', 'f"there is no rule"'),
     ('raise ValueError(f"At node {node.name}: {error}") from error', "raise"),
 )
-names_half = edited(
-    "spared",
-    "names unknown operations, but leaves it to torch to say where shapes do not fit",
-    ('raise ValueError(f"At node {node.name}: {error}") from error', "raise"),
+names_half = edited("spared", "names unknown operations, but leaves it to torch to say where shapes do not fit")(
+    ('raise ValueError(f"At node {node.name}: {error}") from error', "raise")
 )
-output_too = edited(
-    "did",
-    "has an entry for the output node, which makes no tensor",
+output_too = edited("did", "has an entry for the output node, which makes no tensor")(
     (
         "            break",
         "            values[node] = [v for v in values.values() if isinstance(v, torch.Tensor)][-1]\n            break",
-    ),
+    )
 )
-tensors = edited("valid", "returns the meta tensors themselves", ("(tuple(value.shape), value.dtype)", "value"))
+tensors = edited("valid", "returns the meta tensors themselves")(("(tuple(value.shape), value.dtype)", "value"))
 
 EQUIVALENT = {
     ("if ...:\n    break", "if ...:\n    continue"): "nothing stands behind the output",

@@ -212,38 +212,28 @@ def main_only(module):
     return _read(module, operators=_outside)
 
 
-first_of_tuple = edited(
-    "did", "counts the first tensor of a tuple only", ("sum(map(size, kind.fields))", "size(kind.fields[0])")
+first_of_tuple = edited("did", "counts the first tensor of a tuple only")(
+    ("sum(map(size, kind.fields))", "size(kind.fields[0])")
 )
-reads_not_readers = edited(
-    "spared",
-    "counts reads, not readers: multiply(x, x) reads x twice and is one reader",
-    ("set(reads(e))", "list(reads(e))"),
+reads_not_readers = edited("spared", "counts reads, not readers: multiply(x, x) reads x twice and is one reader")(
+    ("set(reads(e))", "list(reads(e))")
 )
-calls_only = edited(
-    "did",
-    "counts only calls as readers, and forgets tuples",
-    ("set(reads(e))", "set(reads(e)) if isinstance(e, relay.Call) else ()"),
+calls_only = edited("did", "counts only calls as readers, and forgets tuples")(
+    ("set(reads(e))", "set(reads(e)) if isinstance(e, relay.Call) else ()")
 )
-by_name = edited(
-    "spared",
-    "finds readers by name: takes the parameters of functions inside main for main's",
+by_name = edited("spared", "finds readers by name: takes the parameters of functions inside main for main's")(
     ("Counter([main.body])", 'Counter([getattr(main.body, "name_hint", None)])'),
     ("set(reads(e))", "{r.name_hint for r in reads(e) if isinstance(r, relay.Var)}"),
     ("readers[p]", "readers[p.name_hint]"),
 )
-four_bytes = edited(
-    "did", "takes four bytes for every element, whatever the dtype", ("np.dtype(kind.dtype).itemsize", "4")
+four_bytes = edited("did", "takes four bytes for every element, whatever the dtype")(
+    ("np.dtype(kind.dtype).itemsize", "4")
 )
-constants_per_use = edited(
-    "spared",
-    "adds up a constant at every use; it is stored once",
+constants_per_use = edited("spared", "adds up a constant at every use; it is stored once")(
     ("if isinstance(e, relay.Constant): ...", "for c in (c for c in reads(e) if isinstance(c, relay.Constant)): ..."),
     ("e.data", "c.data"),
 )
-every_call_of_a_function = edited(
-    "spared",
-    "counts what is in a function once for each of its calls",
+every_call_of_a_function = edited("spared", "counts what is in a function once for each of its calls")(
     (
         "relay.analysis.post_order_visit(main, look)",
         """
@@ -254,17 +244,13 @@ every_call_of_a_function = edited(
         for function in (f for at, f in enumerate(called) if f in called[:at]):
             relay.analysis.post_order_visit(function, look)
         """,
-    ),
+    )
 )
-idle_left_out = edited(
-    "valid",
-    "lists only the parameters that are used",
-    ("{p.name_hint: readers[p] for p in main.params}", "{p.name_hint: readers[p] for p in main.params if readers[p]}"),
+idle_left_out = edited("valid", "lists only the parameters that are used")(
+    ("{p.name_hint: readers[p] for p in main.params}", "{p.name_hint: readers[p] for p in main.params if readers[p]}")
 )
-all_calls = edited(
-    "valid",
-    "takes every call for a call of an operator, though it may call a function",
-    ("... and isinstance(e.op, tvm.ir.Op)", "..."),
+all_calls = edited("valid", "takes every call for a call of an operator, though it may call a function")(
+    ("... and isinstance(e.op, tvm.ir.Op)", "...")
 )
 
 EQUIVALENT = {

@@ -139,29 +139,21 @@ def all_paths(gm):
     return _edges(gm, leads)
 
 
-any_join = edited(
-    "spared", "every join counts: products, concatenations and subtractions too", ("node.target in additions", "True")
+any_join = edited("spared", "every join counts: products, concatenations and subtractions too")(
+    ("node.target in additions", "True")
 )
-numbers_too = edited(
-    "spared",
-    "follows numbers like tensors: takes x + x.size(0) for a residual",
-    ('[a for a in ... if "tensor_meta" in a.meta]', "[a for a in ...]"),
+numbers_too = edited("spared", "follows numbers like tensors: takes x + x.size(0) for a residual")(
+    ('[a for a in ... if "tensor_meta" in a.meta]', "[a for a in ...]")
 )
-doubles = edited(
-    "spared",
-    "takes x + x for a residual: both ways are the same edge",
-    ("a in above[c]", "a is c or a in above[c]"),
+doubles = edited("spared", "takes x + x for a residual: both ways are the same edge")(
+    ("a in above[c]", "a is c or a in above[c]")
 )
-operator_only = edited(
-    "did",
-    "knows the operator + and no other form of addition",
-    ('{..., operator.iadd, torch.add, "add", "add_"}', "{...}"),
+operator_only = edited("did", "knows the operator + and no other form of addition")(
+    ('{..., operator.iadd, torch.add, "add", "add_"}', "{...}")
 )
-args_only = edited(
-    "did",
-    "looks at args alone: misses operands in keywords and lists",
-    ("... in a.meta", "... in a.meta and any(a is b for b in node.args)"),
+args_only = edited("did", "looks at args alone: misses operands in keywords and lists")(
+    ("... in a.meta", "... in a.meta and any(a is b for b in node.args)")
 )
-nodes_not_names = edited("valid", "returns nodes instead of their names", ("(a.name, node.name)", "(a, node)"))
-short_ways = edited("did", "the longer path may have only one node in between", ("above[c]", "c.all_input_nodes"))
-modules_too = edited("spared", "takes a module called add for an addition", ('node.op != "call_module" and ...', "..."))
+nodes_not_names = edited("valid", "returns nodes instead of their names")(("(a.name, node.name)", "(a, node)"))
+short_ways = edited("did", "the longer path may have only one node in between")(("above[c]", "c.all_input_nodes"))
+modules_too = edited("spared", "takes a module called add for an addition")(('node.op != "call_module" and ...', "..."))

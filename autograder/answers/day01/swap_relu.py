@@ -220,23 +220,19 @@ def spelled_out(gm, slope):
     return _swap(gm, slope)
 
 
-functional_only = edited("did", "knows no function but F.relu", ("(torch.relu, torch.relu_, F.relu)", "(F.relu,)"))
+functional_only = edited("did", "knows no function but F.relu")(("(torch.relu, torch.relu_, F.relu)", "(F.relu,)"))
 first_call_only = edited(
-    "did",
-    "takes a module as done once it has been swapped; its second call still finds the old one",
+    "did", "takes a module as done once it has been swapped; its second call still finds the old one"
+)(
     ("for node in ...: ...", "done = set()\nfor node in ...: ..."),
     ("... is nn.ReLU", "... is nn.ReLU and node.target not in done"),
     ("inplace = module.inplace", "done.add(node.target)\ninplace = module.inplace"),
 )
-never_in_place = edited(
-    "same",
-    "forgets that the old ReLU worked in place, or sees that in the keyword inplace alone",
-    ("bool(inplace)", "False"),
+never_in_place = edited("same", "forgets that the old ReLU worked in place, or sees that in the keyword inplace alone")(
+    ("bool(inplace)", "False")
 )
-default_slope = edited(
-    "same",
-    "gives modules the default slope of nn.LeakyReLU",
-    ("slope", '0.01 if node.op == "call_module" else slope'),
+default_slope = edited("same", "gives modules the default slope of nn.LeakyReLU")(
+    ("slope", '0.01 if node.op == "call_module" else slope')
 )
 
 
@@ -247,18 +243,14 @@ def _also(condition):
     return "continue", f"if {test}:\n    inplace = False\nelse:\n    continue"
 
 
-by_node_name = edited(
-    "spared",
-    "goes by a node's name: swaps whatever is called relu in the graph",
-    _also('node.name.rstrip("_0123456789") == "relu"'),
+by_node_name = edited("spared", "goes by a node's name: swaps whatever is called relu in the graph")(
+    _also('node.name.rstrip("_0123456789") == "relu"')
 )
-by_substring = edited(
-    "spared",
-    "searches for 'relu' in the text of the target: relu6 and leaky_relu have it too",
-    _also('"relu" in str(called).lower()'),
+by_substring = edited("spared", "searches for 'relu' in the text of the target: relu6 and leaky_relu have it too")(
+    _also('"relu" in str(called).lower()')
 )
-returns_nothing = edited(
-    "valid", "returns nothing, or erases the old node before it hands over its users", ("return gm", "return None")
+returns_nothing = edited("valid", "returns nothing, or erases the old node before it hands over its users")(
+    ("return gm", "return None")
 )
 
 EQUIVALENT = {

@@ -206,36 +206,26 @@ def copies_inputs(source):
     return "".join(f"{new} = {old}\n" for old, new in copies.items()) + ast.unparse(renamed), last
 
 
-inputs_renamed = edited(
-    "spared",
-    "numbers the names that come in, too, and then nothing defines them",
-    ("last.get(node.id, node.id)", 'last.get(node.id, f"{node.id}_0")'),
+inputs_renamed = edited("spared", "numbers the names that come in, too, and then nothing defines them")(
+    ("last.get(node.id, node.id)", 'last.get(node.id, f"{node.id}_0")')
 )
-left_side_first = edited(
-    "same",
-    "gives the left side its new name before it reads the right side",
+left_side_first = edited("same", "gives the left side its new name before it reads the right side")(
     ("value = Read().visit(value)  #", "#"),
     ("[... for target in targets], value", "[... for target in targets], Read().visit(value)"),
 )
-first_not_last = edited(
-    "same",
-    "returns where a name's first value is, not its last",
+first_not_last = edited("same", "returns where a name's first value is, not its last")(
     ("last: dict[str, str] = {}", "last, first = {}, {}"),
     ("last[node.id] = new", "last[node.id] = new\nfirst.setdefault(node.id, new)"),
     ('"".join(lines), last', '"".join(lines), first'),
 )
-names_taken = edited(
-    "did",
-    "takes x_1 without a look whether the program has that name already",
-    ("{node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}", "set()"),
+names_taken = edited("did", "takes x_1 without a look whether the program has that name already")(
+    ("{node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}", "set()")
 )
-first_keeps_name = edited(
-    "did",
-    "the first assignment keeps the old name, even where a value of that name comes in",
-    ("names.add(new)", "new = new if node.id in last else node.id\nnames.add(new)"),
+first_keeps_name = edited("did", "the first assignment keeps the old name, even where a value of that name comes in")(
+    ("names.add(new)", "new = new if node.id in last else node.id\nnames.add(new)")
 )
-text_only = edited(
-    "valid", "returns the program and forgets where the last values are", ('"".join(lines), last', '"".join(lines)')
+text_only = edited("valid", "returns the program and forgets where the last values are")(
+    ('"".join(lines), last', '"".join(lines)')
 )
 
 

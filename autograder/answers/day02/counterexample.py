@@ -105,39 +105,27 @@ def long_program(name):
     return gm, inputs
 
 
-hidden_by_relu = edited(
-    "did",
-    "gives the sum a second user that is a ReLU as well and hides the difference",
-    ("torch.relu(total) + total", "torch.relu(total) + total.relu()"),
+hidden_by_relu = edited("did", "gives the sum a second user that is a ReLU as well and hides the difference")(
+    ("torch.relu(total) + total", "torch.relu(total) + total.relu()")
 )
 same_dimensions = edited(
-    "did",
-    "transposes the same two dimensions back in the other order, or crashes, which everybody would see",
-    ("....transpose(1, 2)", "....transpose(1, 0)"),
+    "did", "transposes the same two dimensions back in the other order, or crashes, which everybody would see"
+)(("....transpose(1, 2)", "....transpose(1, 0)"))
+exact_numbers = edited("did", "takes numbers that half can hold: the round trip loses nothing")(
+    ("lambda x: ...(), x", "lambda x: ...(), x.sign()")
 )
-exact_numbers = edited(
-    "did",
-    "takes numbers that half can hold: the round trip loses nothing",
-    ("lambda x: ...(), x", "lambda x: ...(), x.sign()"),
+max_pool = edited("did", "takes a max pool, for which the law holds")(("F.avg_pool2d", "F.max_pool2d"))
+positive = edited("did", "takes only positive numbers, on which every ReLU is the identity")(
+    ("(example,)", "(example.abs().clamp(max=5),)")
 )
-max_pool = edited("did", "takes a max pool, for which the law holds", ("F.avg_pool2d", "F.max_pool2d"))
-positive = edited(
-    "did",
-    "takes only positive numbers, on which every ReLU is the identity",
-    ("(example,)", "(example.abs().clamp(max=5),)"),
+the_input_itself = edited("did", "applies ReLU to the input itself, which the pass does not touch")(
+    ("torch.relu(x.view(-1))", "torch.relu(x) + x")
 )
-the_input_itself = edited(
-    "did",
-    "applies ReLU to the input itself, which the pass does not touch",
-    ("torch.relu(x.view(-1))", "torch.relu(x) + x"),
+not_traced = edited("valid", "returns the function instead of a graph, or a tensor instead of a tuple of inputs")(
+    ("fx.symbolic_trace(program)", "program")
 )
-not_traced = edited(
-    "valid",
-    "returns the function instead of a graph, or a tensor instead of a tuple of inputs",
-    ("fx.symbolic_trace(program)", "program"),
-)
-does_not_run = edited(
-    "valid", "inputs of a shape on which the graph does not run", ("torch.randn(2, 3, 4)", "torch.randn(())")
+does_not_run = edited("valid", "inputs of a shape on which the graph does not run")(
+    ("torch.randn(2, 3, 4)", "torch.randn(())")
 )
 
 

@@ -320,80 +320,54 @@ def example_only(before, after, inputs):
 
 ALLOWED = "32 * eps * a.abs().max().item()"
 
-never_the_example = edited(
-    "did", "tries random numbers only, and never the example", ("trials = [inputs]", "trials = []")
+never_the_example = edited("did", "tries random numbers only, and never the example")(
+    ("trials = [inputs]", "trials = []")
 )
-first_output = edited(
-    "did",
-    "compares the first output only",
-    ("result = ...", "result = ...\nresult = result[0] if isinstance(result, tuple) else result"),
+first_output = edited("did", "compares the first output only")(
+    ("result = ...", "result = ...\nresult = result[0] if isinstance(result, tuple) else result")
 )
-broadcasts = edited(
-    "did",
-    "does not compare shapes: subtraction broadcasts one column over the square",
+broadcasts = edited("did", "does not compare shapes: subtraction broadcasts one column over the square", core=True)(
     ("a.shape != b.shape or ...", "..."),
     ("a, b = a.double(), b.double()", "a, b = torch.broadcast_tensors(a.double(), b.double())"),
-    core=True,
 )
-nan_is_small = edited(
-    "did",
-    "asks whether the error is larger than the tolerance: with NaN, it never is",
+nan_is_small = edited("did", "asks whether the error is larger than the tolerance: with NaN, it never is")(
     ("~(a.isfinite() & b.isfinite())", "torch.zeros_like(a, dtype=torch.bool)"),
     ("largest <= allowed", "not largest > allowed"),
 )
-one_tolerance = edited("did", "one tolerance, 1e-5, for every dtype and every size of numbers", (ALLOWED, "1e-5"))
-equal_bits = edited("spared", "expects equal bits: calls every regrouped sum wrong", (ALLOWED, "0.0"), core=True)
-nan_differs = edited(
-    "spared",
-    "NaN is not equal to itself: calls two programs different that both give NaN",
-    ("...(a[special], b[special], equal_nan=True)", "...(a[special], b[special], equal_nan=False)"),
+one_tolerance = edited("did", "one tolerance, 1e-5, for every dtype and every size of numbers")((ALLOWED, "1e-5"))
+equal_bits = edited("spared", "expects equal bits: calls every regrouped sum wrong", core=True)((ALLOWED, "0.0"))
+nan_differs = edited("spared", "NaN is not equal to itself: calls two programs different that both give NaN")(
+    ("...(a[special], b[special], equal_nan=True)", "...(a[special], b[special], equal_nan=False)")
 )
-ignores_mutation = edited(
-    "did", "looks at outputs only: misses what a program writes into its inputs", ("(result, args)", "result")
+ignores_mutation = edited("did", "looks at outputs only: misses what a program writes into its inputs")(
+    ("(result, args)", "result")
 )
 shares_inputs = edited(
-    "spared",
-    "gives both programs the same tensors: the first one's writes are the second one's inputs",
-    ("[x.clone() if isinstance(x, Tensor) else x for x in args]", "list(args)"),
-    ("(result, args)", "result"),
-)
-stops_at_the_first = edited(
-    "did",
-    "gives the figures of the first tensor that differs, not the largest of all",
+    "spared", "gives both programs the same tensors: the first one's writes are the second one's inputs"
+)(("[x.clone() if isinstance(x, Tensor) else x for x in args]", "list(args)"), ("(result, args)", "result"))
+stops_at_the_first = edited("did", "gives the figures of the first tensor that differs, not the largest of all")(
     (
         "max_abs, mse = max(max_abs, largest), max(mse, squared)",
         "...\nif not same:\n    return False, largest, squared",
-    ),
+    )
 )
-adds_up = edited(
-    "did",
-    "adds up the mean squared differences of all tensors",
-    ("max(mse, squared)", "mse + squared"),
+adds_up = edited("did", "adds up the mean squared differences of all tensors")(("max(mse, squared)", "mse + squared"))
+runs_once_more = edited("spared", "runs a program once more, on the caller's tensors: one that writes changes them")(
+    ("return same, max_abs, mse", "before(*inputs)\nreturn same, max_abs, mse")
 )
-runs_once_more = edited(
-    "spared",
-    "runs a program once more, on the caller's tensors: one that writes changes them",
-    ("return same, max_abs, mse", "before(*inputs)\nreturn same, max_abs, mse"),
+no_seed = edited("spared", "does not set the seed: two dropouts draw other numbers")(
+    ("        torch.manual_seed(0)\n", "")
 )
-no_seed = edited(
-    "spared", "does not set the seed: two dropouts draw other numbers", ("        torch.manual_seed(0)\n", "")
+random_indices = edited("spared", "draws random numbers in place of indices, too")(
+    ("return isinstance(x, Tensor) and x.is_floating_point()", "return isinstance(x, Tensor)")
 )
-random_indices = edited(
-    "spared",
-    "draws random numbers in place of indices, too",
-    ("return isinstance(x, Tensor) and x.is_floating_point()", "return isinstance(x, Tensor)"),
-)
-by_mse = edited(
-    "did",
-    "judges by the mean squared error, which hides one wrong element among many",
-    ("largest <= allowed", "squared <= 1e-6 * a.double().nan_to_num(0.0, 0.0, 0.0).square().mean().item()"),
+by_mse = edited("did", "judges by the mean squared error, which hides one wrong element among many")(
+    ("largest <= allowed", "squared <= 1e-6 * a.double().nan_to_num(0.0, 0.0, 0.0).square().mean().item()")
 )
 lets_errors_through = edited(
-    "did",
-    "lets the error of a failing program through, or answers False with 0 as the difference",
-    ("try: ...\nexcept Exception:\n    return False, math.inf, math.inf", "try: ...\nexcept Exception:\n    raise"),
-)
-only_a_bool = edited("did", "answers yes or no, without the figures", ("return same, max_abs, mse", "return same"))
+    "did", "lets the error of a failing program through, or answers False with 0 as the difference"
+)(("try: ...\nexcept Exception:\n    return False, math.inf, math.inf", "try: ...\nexcept Exception:\n    raise"))
+only_a_bool = edited("did", "answers yes or no, without the figures")(("return same, max_abs, mse", "return same"))
 
 
 EQUIVALENT = {

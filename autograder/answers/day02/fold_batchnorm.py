@@ -360,67 +360,41 @@ def also_before(gm):
 
 WEIGHT = "new.weight = nn.Parameter(conv.weight * scale.reshape(-1, 1, 1, 1))"
 
-bias_not_scaled = edited(
-    "same",
-    "forgets to scale the convolution's own bias",
+bias_not_scaled = edited("same", "forgets to scale the convolution's own bias", core=True)(
     ("(0 if conv.bias is None else conv.bias) - bn.running_mean", "-bn.running_mean"),
     ("shift * scale", "shift * scale + (0 if conv.bias is None else conv.bias)"),
-    core=True,
 )
-needs_affine = edited(
-    "valid",
-    "does not think of affine=False: weight is None, and the arithmetic fails",
-    ("(1 if bn.weight is None else bn.weight)", "bn.weight"),
+needs_affine = edited("valid", "does not think of affine=False: weight is None, and the arithmetic fails")(
+    ("(1 if bn.weight is None else bn.weight)", "bn.weight")
 )
-also_in_training = edited(
-    "spared",
-    "folds a model that is in training, where the statistics are those of the batch",
-    ("pair and not norm.training", "pair"),
+also_in_training = edited("spared", "folds a model that is in training, where the statistics are those of the batch")(
+    ("pair and not norm.training", "pair")
 )
-in_place = edited(
-    "spared",
-    "writes the folded weights into the convolution of the original model",
-    ("copy.deepcopy(conv)", "conv"),
-    (WEIGHT, "conv.weight.mul_(scale.reshape(-1, 1, 1, 1))"),
+in_place = edited("spared", "writes the folded weights into the convolution of the original model")(
+    ("copy.deepcopy(conv)", "conv"), (WEIGHT, "conv.weight.mul_(scale.reshape(-1, 1, 1, 1))")
 )
-behind_anything = edited(
-    "valid",
-    "takes whatever is before a batch norm for its convolution",
-    ("alone and pair", "alone"),
-    core=True,
+behind_anything = edited("valid", "takes whatever is before a batch norm for its convolution", core=True)(
+    ("alone and pair", "alone")
 )
 ignores_other_users = edited(
-    "same",
-    "folds although something else uses the convolution's value, which is now normalised",
-    ("alone and pair", "pair"),
-    ("...(bn)", "conv.replace_all_uses_with(new)\n...(bn)"),
+    "same", "folds although something else uses the convolution's value, which is now normalised"
+)(("alone and pair", "pair"), ("...(bn)", "conv.replace_all_uses_with(new)\n...(bn)"))
+called_twice = edited("spared", "folds a convolution that is called twice: two sets of weights instead of one")(
+    ("... and calls.count(module) == 1", "...")
 )
-called_twice = edited(
-    "spared",
-    "folds a convolution that is called twice: two sets of weights instead of one",
-    ("... and calls.count(module) == 1", "..."),
+asks_the_model = edited("did", "asks whether the model is in training, and not the batch norm")(
+    ("not norm.training", "not gm.training")
 )
-asks_the_model = edited(
-    "did",
-    "asks whether the model is in training, and not the batch norm",
-    ("not norm.training", "not gm.training"),
-)
-leaves_dead_nodes = edited(
-    "cost",
-    "leaves the old convolution in the graph: unused, and still run",
-    ("        gm.graph.erase_node(conv)\n", ""),
+leaves_dead_nodes = edited("cost", "leaves the old convolution in the graph: unused, and still run")(
+    ("        gm.graph.erase_node(conv)\n", "")
 )
 
 EQUIVALENT = {
     ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
 }
-at_the_norm = edited(
-    "same",
-    "puts the new convolution where the batch norm was: it reads what was written in between",
-    ("gm.graph.inserting_before(conv)", "gm.graph.inserting_before(bn)"),
+at_the_norm = edited("same", "puts the new convolution where the batch norm was: it reads what was written in between")(
+    ("gm.graph.inserting_before(conv)", "gm.graph.inserting_before(bn)")
 )
-norm_by_isinstance = edited(
-    "spared",
-    "asks isinstance of the batch norm: a subclass may compute something else",
-    ("type(norm) is nn.BatchNorm2d", "isinstance(norm, nn.BatchNorm2d)"),
+norm_by_isinstance = edited("spared", "asks isinstance of the batch norm: a subclass may compute something else")(
+    ("type(norm) is nn.BatchNorm2d", "isinstance(norm, nn.BatchNorm2d)")
 )

@@ -276,44 +276,30 @@ def dangling(gm):
 SHARE = "fused.weight, fused.bias = conv.weight, conv.bias"
 ONE_USER = "        if len(conv.users) != 1:\n            continue\n"
 
-fresh_weights = edited("same", "makes a fresh module and forgets to take over the weights", (SHARE, ""))
+fresh_weights = edited("same", "makes a fresh module and forgets to take over the weights")((SHARE, ""))
 every_user_gets_the_relu = edited(
-    "same",
-    "fuses although the convolution has a second user, which now sees the ReLU too",
-    (ONE_USER, ""),
-    ("...(relu)", "conv.replace_all_uses_with(fused)\n...(relu)"),
-)
+    "same", "fuses although the convolution has a second user, which now sees the ReLU too"
+)((ONE_USER, ""), ("...(relu)", "conv.replace_all_uses_with(fused)\n...(relu)"))
 swaps_the_module = edited(
-    "same",
-    "puts the fused module in the place of the old one: other calls of it get a ReLU too",
-    ('name = free_name(f"{conv.name}_relu")', "name = conv.target"),
-    ("gm.add_submodule", "gm.set_submodule"),
+    "same", "puts the fused module in the place of the old one: other calls of it get a ReLU too"
+)(('name = free_name(f"{conv.name}_relu")', "name = conv.target"), ("gm.add_submodule", "gm.set_submodule"))
+without_sources = edited("did", "does not say which nodes the fused one stands for")(
+    ('fused.meta["from_node"] = ...', "pass")
 )
-without_sources = edited(
-    "did",
-    "does not say which nodes the fused one stands for",
-    ('fused.meta["from_node"] = ...', "pass"),
+modules_only = edited("did", "knows ReLU as a module only")(
+    ("(node.op, node.target) in ...", "False and (node.op, node.target) in ...")
 )
-modules_only = edited(
-    "did", "knows ReLU as a module only", ("(node.op, node.target) in ...", "False and (node.op, node.target) in ...")
+copies_weights = edited("cost", "copies the weights instead of sharing them: the model grows")(
+    (SHARE, "fused.to(conv.weight.dtype).load_state_dict(conv.state_dict())")
 )
-copies_weights = edited(
-    "cost",
-    "copies the weights instead of sharing them: the model grows",
-    (SHARE, "fused.to(conv.weight.dtype).load_state_dict(conv.state_dict())"),
+leaves_dead_nodes = edited("cost", "leaves the old convolution in the graph, unused")(
+    ("        gm.graph.erase_node(conv)\n", "")
 )
-leaves_dead_nodes = edited(
-    "cost", "leaves the old convolution in the graph, unused", ("        gm.graph.erase_node(conv)\n", "")
+returns_nothing = edited("valid", "forgets to return the graph")(("return gm", "return None"))
+at_the_relu = edited("same", "puts the fused node where the ReLU was: it reads x after what was written in between")(
+    ("gm.graph.inserting_before(conv)", "gm.graph.inserting_before(relu)")
 )
-returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "return None"))
-at_the_relu = edited(
-    "same",
-    "puts the fused node where the ReLU was: it reads x after what was written in between",
-    ("gm.graph.inserting_before(conv)", "gm.graph.inserting_before(relu)"),
-)
-by_name = edited(
-    "spared",
-    "asks isinstance: a ConvReLU2d is a Conv2d as well, and a relu6 has relu in its name",
+by_name = edited("spared", "asks isinstance: a ConvReLU2d is a Conv2d as well, and a relu6 has relu in its name")(
     ("... is nn.ReLU", '... .__name__ in ("ReLU", "ReLU6")'),
     ('{..., ..., (..., "relu")}', '{..., ..., ("call_function", F.relu6), (..., "relu")}'),
     ("type(gm.get_submodule(conv.target)) is nn.Conv2d", "isinstance(gm.get_submodule(conv.target), nn.Conv2d)"),

@@ -223,38 +223,26 @@ def single_reader(module):
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
 
 
-one_order = edited(
-    "did",
-    "looks for the gate on the right only; a product is the same in both orders",
-    ("((a, b), (b, a))", "((a, b),)"),
+one_order = edited("did", "looks for the gate on the right only; a product is the same in both orders")(
+    ("((a, b), (b, a))", "((a, b),)")
 )
-any_gate = edited("same", "takes the sigmoid of any value for a gate", ("... and producer.args[0].same_as(x)", "..."))
-by_name = edited(
-    "spared",
-    "compares the names of variables, which may repeat",
-    ("producer.args[0].same_as(x)", "producer.args[0].name == x.name"),
+any_gate = edited("same", "takes the sigmoid of any value for a gate")(("... and producer.args[0].same_as(x)", "..."))
+by_name = edited("spared", "compares the names of variables, which may repeat")(
+    ("producer.args[0].same_as(x)", "producer.args[0].name == x.name")
 )
-main_only = edited(
-    "did",
-    "visits main, and no other function",
-    ("isinstance(function, relax.Function)", 'variable.name_hint == "main"'),
+main_only = edited("did", "visits main, and no other function")(
+    ("isinstance(function, relax.Function)", 'variable.name_hint == "main"')
 )
-not_cleaned = edited(
-    "cost",
-    "leaves the unused sigmoids",
-    ("relax.transform.DeadCodeElimination()(mutator.builder_.get())", "mutator.builder_.get()"),
+not_cleaned = edited("cost", "leaves the unused sigmoids")(
+    ("relax.transform.DeadCodeElimination()(mutator.builder_.get())", "mutator.builder_.get()")
 )
 names_of_all = edited(
-    "valid",
-    "asks every call for the name of its operator, though it may call a function of the module",
-    ("call.op == MULTIPLY", 'call.op.name == "relax.multiply"'),
+    "valid", "asks every call for the name of its operator, though it may call a function of the module"
+)(("call.op == MULTIPLY", 'call.op.name == "relax.multiply"'))
+gate_only = edited("same", "writes sigmoid(x) where the product was: the gate instead of what it gates")(
+    ("relax.op.nn.silu(x)", "relax.op.sigmoid(x)")
 )
-gate_only = edited(
-    "same",
-    "writes sigmoid(x) where the product was: the gate instead of what it gates",
-    ("relax.op.nn.silu(x)", "relax.op.sigmoid(x)"),
-)
-returns_nothing = edited("valid", "forgets to return the module", ("return ...(....get())", "...(....get())"))
+returns_nothing = edited("valid", "forgets to return the module")(("return ...(....get())", "...(....get())"))
 
 EQUIVALENT = {
     (

@@ -195,48 +195,36 @@ FORGET = "facts = {name: fact for name, fact in facts.items() if name in p.prese
 NOTE = "self.history.append((p.name, before, len(gm.graph.nodes)))"
 
 BlamesTheVictim = edited(
-    "valid",
-    "verifies before each pass: blames the pass that met the broken graph, not the culprit",
+    "valid", "verifies before each pass: blames the pass that met the broken graph, not the culprit"
+)(
     ('raise PassError("input", broken)', "pass"),
     (CHECK, ""),
     ("before = ...", "if broken := self.verify(gm):\n    raise PassError(p.name, broken)\nbefore = ..."),
 )
 TrustsTheInput = edited(
-    "valid",
-    "does not verify its input: blames the first pass for a graph that was broken before",
-    ('raise PassError("input", broken)', "pass"),
-    core=True,
-)
-LetsErrorsThrough = edited("valid", "lets a pass's own exception through, without a name", ("Exception", "PassError"))
-IgnoresOrder = edited(
-    "valid",
-    "does not look at `after`: a wrong order runs without a word",
-    ('raise PassError(p.name, f"it must come after {missing}")', "pass"),
+    "valid", "does not verify its input: blames the first pass for a graph that was broken before", core=True
+)(('raise PassError("input", broken)', "pass"))
+LetsErrorsThrough = edited("valid", "lets a pass's own exception through, without a name")(("Exception", "PassError"))
+IgnoresOrder = edited("valid", "does not look at `after`: a wrong order runs without a word")(
+    ('raise PassError(p.name, f"it must come after {missing}")', "pass")
 )
 ForgetsTheNewGraph = edited(
-    "did",
-    "gives every pass the first graph: right as long as all passes edit in place",
+    "did", "gives every pass the first graph: right as long as all passes edit in place", core=True
+)(
     ("self.history, facts = [], {}", "self.history, facts, first = [], {}, gm"),
     ("....append(...)", "....append(...)\ngm = first"),
-    core=True,
 )
-NeverForgets = edited(
-    "spared",
-    "computes each analysis once: facts are outdated once the graph changes",
-    ("{name: fact for name, fact in ... if name in p.preserves}", "{name: fact for name, fact in ...}"),
+NeverForgets = edited("spared", "computes each analysis once: facts are outdated once the graph changes")(
+    ("{name: fact for name, fact in ... if name in p.preserves}", "{name: fact for name, fact in ...}")
 )
-KeepsFactsBetweenRuns = edited(
-    "spared",
-    "keeps facts from one run to the next",
+KeepsFactsBetweenRuns = edited("spared", "keeps facts from one run to the next")(
     ("self.history, facts = [], {}", 'self.history, facts = [], getattr(self, "facts", {})'),
     ("facts = ...", "self.facts = facts\nfacts = ..."),
 )
-HandsOutEverything = edited(
-    "spared",
-    "hands out all facts it has, not just those in `requires`",
-    ("{name: facts[name] for name in p.requires}", "dict(facts)"),
+HandsOutEverything = edited("spared", "hands out all facts it has, not just those in `requires`")(
+    ("{name: facts[name] for name in p.requires}", "dict(facts)")
 )
-AlwaysComputes = edited(
-    "cost", "computes what is required anew for every pass, preserved or not", (FORGET, "facts = {}")
+AlwaysComputes = edited("cost", "computes what is required anew for every pass, preserved or not")(
+    (FORGET, "facts = {}")
 )
-HistoryOfNames = edited("did", "history holds the names alone", (NOTE, "self.history.append(p.name)"))
+HistoryOfNames = edited("did", "history holds the names alone")((NOTE, "self.history.append(p.name)"))

@@ -205,9 +205,7 @@ def pre_order(root, callbacks):
     return results[root]
 
 
-args_only = edited(
-    "did",
-    "takes operands from node.args: misses those in keywords and in lists",
+args_only = edited("did", "takes operands from node.args: misses those in keywords and in lists")(
     (
         "[operand for operand in node.all_input_nodes if ...]",
         "[operand for operand in dict.fromkeys(a for a in node.args if isinstance(a, fx.Node)) if ...]",
@@ -215,13 +213,9 @@ args_only = edited(
     ("node.all_input_nodes", "dict.fromkeys(a for a in node.args if isinstance(a, fx.Node))"),
 )
 target_for_all = edited(
-    "spared",
-    "looks callbacks up by target for every node: an input called like a method gets the method's",
-    ('... if node.op.startswith("call_") else None', "..."),
-)
-falsy_is_none = edited("did", "takes a result of 0 for none", ("results[o]", "results[o] or None"))
-none_is_not_done = edited(
-    "cost",
-    "a callback that returned None has not run yet, so its node is not done",
-    ("node in results", "results.get(node) is not None"),
+    "spared", "looks callbacks up by target for every node: an input called like a method gets the method's"
+)(('... if node.op.startswith("call_") else None', "..."))
+falsy_is_none = edited("did", "takes a result of 0 for none")(("results[o]", "results[o] or None"))
+none_is_not_done = edited("cost", "a callback that returned None has not run yet, so its node is not done")(
+    ("node in results", "results.get(node) is not None")
 )

@@ -408,36 +408,30 @@ SMALL = 'nbytes(node.meta.get("tensor_meta")) <= limit'
 COMPUTED = "interpreter.run_node(node)"
 FOLD = f"constant[node] = {COMPUTED}"
 
-ignores_writes = edited(
-    "spared",
-    "takes a parameter for a constant, even one that the program itself writes into",
-    ("memory = written(gm.graph)", "memory = set()"),
+ignores_writes = edited("spared", "takes a parameter for a constant, even one that the program itself writes into")(
+    ("memory = written(gm.graph)", "memory = set()")
 )
 ignores_later_writes = edited(
-    "spared",
-    "asks only what was written before: the next call reads the weight after the write",
+    "spared", "asks only what was written before: the next call reads the weight after the write"
+)(
     (
         "memory = ...",
         (
             'writers = [n for n in gm.graph.nodes if "writes" in effects(n)]\n'
             "memory = {n for n in ... if writers and n > writers[0]}"
         ),
-    ),
+    )
 )
-copies_parameters = edited(
-    "cost",
-    "takes a parameter for a constant to fold: it is copied into a buffer",
-    ('node.op == "get_attr" or all(... for user in node.users)', "all(... for user in node.users)"),
+copies_parameters = edited("cost", "takes a parameter for a constant to fold: it is copied into a buffer")(
+    ('node.op == "get_attr" or all(... for user in node.users)', "all(... for user in node.users)")
 )
-flat_names = edited(
-    "valid",
-    "looks for a parameter on the top module only: it may lie in a part, at lin.weight",
-    (FOLD, f'constant[node] = getattr(gm, node.target) if node.op == "get_attr" else {COMPUTED}'),
+flat_names = edited("valid", "looks for a parameter on the top module only: it may lie in a part, at lin.weight")(
+    (FOLD, f'constant[node] = getattr(gm, node.target) if node.op == "get_attr" else {COMPUTED}')
 )
-ignores_the_limit = edited("spared", "folds whatever it can, and ignores the limit", (SMALL, "True"))
+ignores_the_limit = edited("spared", "folds whatever it can, and ignores the limit")((SMALL, "True"))
 looks_too_late = edited(
-    "valid",
-    "computes first and then looks at the size, or catches the error: a huge constant takes all memory",
+    "valid", "computes first and then looks at the size, or catches the error: a huge constant takes all memory"
+)(
     ("not varies and (...)", "not varies"),
     (
         "constant[node] = ...",
@@ -447,36 +441,24 @@ looks_too_late = edited(
         ),
     ),
 )
-counts_elements = edited("spared", "compares elements, not bytes, with the limit", ("... * meta.dtype.itemsize", "..."))
-tensors_only = edited(
-    "did",
-    "folds tensors only: the size of a weight, and what follows from it, stays in the graph",
-    ("bool | int | float | torch.Size", "()"),
+counts_elements = edited("spared", "compares elements, not bytes, with the limit")(("... * meta.dtype.itemsize", "..."))
+tensors_only = edited("did", "folds tensors only: the size of a weight, and what follows from it, stays in the graph")(
+    ("bool | int | float | torch.Size", "()")
 )
 one_step = edited(
-    "did",
-    "looks one step deep: a node counts only if its operands are get_attr nodes from the start",
-    ("n not in constant", 'n.op != "get_attr" or n not in constant'),
-    core=True,
-)
+    "did", "looks one step deep: a node counts only if its operands are get_attr nodes from the start", core=True
+)(("n not in constant", 'n.op != "get_attr" or n not in constant'))
 leaves_leftovers = edited(
-    "cost",
-    "leaves the weights it folded, and every step on the way, behind as unused constants",
-    ("reversed(constant)", "()"),
-    core=True,
-)
-parameters = edited(
-    "did",
-    "makes parameters of what it folds, which an optimizer would train",
+    "cost", "leaves the weights it folded, and every step on the way, behind as unused constants", core=True
+)(("reversed(constant)", "()"))
+parameters = edited("did", "makes parameters of what it folds, which an optimizer would train")(
     (
         "gm.register_buffer(name, value.clone())",
         "gm.register_parameter(name, nn.Parameter(value.clone(), requires_grad=False))",
-    ),
+    )
 )
-weights_only = edited(
-    "did",
-    "a constant is made of weights: what is made of numbers alone stays",
-    ("varies = ...", 'varies = ... or not (node.all_input_nodes or node.op == "get_attr")'),
+weights_only = edited("did", "a constant is made of weights: what is made of numbers alone stays")(
+    ("varies = ...", 'varies = ... or not (node.all_input_nodes or node.op == "get_attr")')
 )
 
 

@@ -377,18 +377,14 @@ def torch_ships_it(gm):
 
 ARGS, KWARGS = "repr(node.args)", "repr(sorted(node.kwargs.items()))"
 
-merges_draws = edited(
-    "spared",
-    "takes two dropouts of one value for the same value",
-    ("effects(node) or ...", 'effects(node) - {"draws"} or ...'),
+merges_draws = edited("spared", "takes two dropouts of one value for the same value")(
+    ("effects(node) or ...", 'effects(node) - {"draws"} or ...')
 )
-ignores_time = edited(
-    "spared", "takes two reads for equal whatever is written between them", ("epoch if ... else None", "None")
+ignores_time = edited("spared", "takes two reads for equal whatever is written between them")(
+    ("epoch if ... else None", "None")
 )
-ignores_twins = edited(
-    "spared",
-    "two equal values stay equal, even if one of them is written later",
-    ("effects(node) or (...)", "effects(node)"),
+ignores_twins = edited("spared", "two equal values stay equal, even if one of them is written later")(
+    ("effects(node) or (...)", "effects(node)")
 )
 
 
@@ -397,87 +393,56 @@ def _operand(instead):
     return ARGS, f"repr(fx.node.map_aggregate(node.args, lambda a: {instead}))"
 
 
-python_equality = edited(
-    "spared",
-    "takes numbers that Python calls equal for the same operand: 1, 1.0 and True",
-    _operand("float(a) if isinstance(a, int) else a"),
+python_equality = edited("spared", "takes numbers that Python calls equal for the same operand: 1, 1.0 and True")(
+    _operand("float(a) if isinstance(a, int) else a")
 )
-equal_keywords_merge = edited(
-    "spared",
-    "compares keywords as Python does: min=1 and min=1.0",
-    (KWARGS, "frozenset((k, str(v) if isinstance(v, list) else v) for k, v in node.kwargs.items())"),
+equal_keywords_merge = edited("spared", "compares keywords as Python does: min=1 and min=1.0")(
+    (KWARGS, "frozenset((k, str(v) if isinstance(v, list) else v) for k, v in node.kwargs.items())")
 )
-nodes_only = edited(
-    "spared",
-    "only operands that are nodes count: x * 2 and x * 3 are the same",
-    _operand("a if isinstance(a, fx.Node) else None"),
-    core=True,
+nodes_only = edited("spared", "only operands that are nodes count: x * 2 and x * 3 are the same", core=True)(
+    _operand("a if isinstance(a, fx.Node) else None")
 )
 list_or_tuple = edited(
-    "spared",
-    "takes look-alikes for the same: a list and a tuple, a slice and a tuple, m.tanh(x) and x.tanh()",
-    (ARGS, 'repr(node.args).replace("[", "(").replace("]", ")")'),
+    "spared", "takes look-alikes for the same: a list and a tuple, a slice and a tuple, m.tanh(x) and x.tanh()"
+)((ARGS, 'repr(node.args).replace("[", "(").replace("]", ")")'))
+any_write = edited("did", "a write ends all equality, also of values whose memory nothing writes")(
+    ("epoch if ... else None", "epoch")
 )
-any_write = edited(
-    "did",
-    "a write ends all equality, also of values whose memory nothing writes",
-    ("epoch if ... else None", "epoch"),
+ignores_weights = edited("spared", "a call of a module reads its operands only, and not its weights")(
+    ("written(gm.graph), 0", '{n for n in written(gm.graph) if n.op != "call_module"}, 0')
 )
-ignores_weights = edited(
-    "spared",
-    "a call of a module reads its operands only, and not its weights",
-    ("written(gm.graph), 0", '{n for n in written(gm.graph) if n.op != "call_module"}, 0'),
+leaves_duplicates = edited("did", "redirects the users, and leaves the duplicates in the graph", core=True)(
+    ("for node in duplicates: ...", "for node in (): ...")
 )
-leaves_duplicates = edited(
-    "did",
-    "redirects the users, and leaves the duplicates in the graph",
-    ("for node in duplicates: ...", "for node in (): ..."),
-    core=True,
+modules_by_class = edited("spared", "modules of one class do the same thing")(
+    ("node.target, when", 'type(gm.get_submodule(node.target)) if node.op == "call_module" else node.target, when')
 )
-modules_by_class = edited(
-    "spared",
-    "modules of one class do the same thing",
-    ("node.target, when", 'type(gm.get_submodule(node.target)) if node.op == "call_module" else node.target, when'),
-)
-one_level = edited(
-    "did",
-    "compares the operands as they were before merging: misses twins of twins",
+one_level = edited("did", "compares the operands as they were before merging: misses twins of twins", core=True)(
     ("node.args, node.kwargs = ...", "old = node.args, node.kwargs\nnode.args, node.kwargs = ..."),
     (f"{ARGS}, {KWARGS}", "repr(old)"),
-    core=True,
 )
-no_modules = edited(
-    "did",
-    "functions and methods only: misses calls of one module on the same value",
-    ("effects(node) or ...", 'node.op == "call_module" or effects(node) or ...'),
+no_modules = edited("did", "functions and methods only: misses calls of one module on the same value")(
+    ("effects(node) or ...", 'node.op == "call_module" or effects(node) or ...')
 )
-afraid = edited(
-    "did",
-    "merges nothing after a write, whatever it writes, and takes an assertion for a write",
+afraid = edited("did", "merges nothing after a write, whatever it writes, and takes an assertion for a write")(
     ("memory, epoch = written(gm.graph), 0", "memory, epoch, afraid = written(gm.graph), 0, set()"),
     ("epoch += ...", 'epoch += ...\nafraid |= effects(node) - {"signature", "draws"}'),
     ("effects(node) or ...", "effects(node) or afraid or ..."),
 )
-tensors_only = edited(
-    "did",
-    "merges tensors alone: a size is looked up again and again",
-    ("effects(node) or ...", 'effects(node) or "tensor_meta" not in node.meta or ...'),
+tensors_only = edited("did", "merges tensors alone: a size is looked up again and again")(
+    ("effects(node) or ...", 'effects(node) or "tensor_meta" not in node.meta or ...')
 )
-no_late_views = edited(
-    "did",
-    "takes every view of written memory for another value, also after the last write",
-    ("node in memory and epoch < changes", "node in memory"),
+no_late_views = edited("did", "takes every view of written memory for another value, also after the last write")(
+    ("node in memory and epoch < changes", "node in memory")
 )
 views_are_references = edited(
-    "spared",
-    "takes view and reshape for references like get_attr: two are one, whatever is written",
+    "spared", "takes view and reshape for references like get_attr: two are one, whatever is written"
+)(
     ("changing and ...", 'changing and node.target not in ("view", "reshape", "t") and ...'),
     ("when = epoch if ... else None", 'when = epoch if node.target not in ("view", "reshape", "t") and ... else None'),
 )
-raw_key = edited(
-    RAW,
-    "uses the operands themselves as the key: a slice cannot be hashed before Python 3.12",
-    (f"{ARGS}, {KWARGS}", "node.args, tuple(sorted(node.kwargs.items()))"),
+raw_key = edited(RAW, "uses the operands themselves as the key: a slice cannot be hashed before Python 3.12")(
+    (f"{ARGS}, {KWARGS}", "node.args, tuple(sorted(node.kwargs.items()))")
 )
 
 EQUIVALENT = {

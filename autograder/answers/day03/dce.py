@@ -227,25 +227,19 @@ def _stays(condition):
     return "effects(node)", f"({condition})"
 
 
-forgets_draws = edited(
-    "spared",
-    "an unused draw does nothing (but without it every later draw is another one)",
-    _stays('effects(node) - {"draws"}'),
+forgets_draws = edited("spared", "an unused draw does nothing (but without it every later draw is another one)")(
+    _stays('effects(node) - {"draws"}')
 )
-forgets_writes = edited("spared", "a write counts when its result is used", _stays('effects(node) - {"writes"}'))
-forgets_assertions = edited("spared", "an assertion has no result, so it is dead", _stays('effects(node) - {"stops"}'))
-modules_are_pure = edited(
-    "spared",
-    "modules are pure: a batch norm in training mode, a ReLU in place",
-    _stays('node.op != "call_module" and effects(node)'),
+forgets_writes = edited("spared", "a write counts when its result is used")(_stays('effects(node) - {"writes"}'))
+forgets_assertions = edited("spared", "an assertion has no result, so it is dead")(_stays('effects(node) - {"stops"}'))
+modules_are_pure = edited("spared", "modules are pure: a batch norm in training mode, a ReLU in place")(
+    _stays('node.op != "call_module" and effects(node)')
 )
-forwards = edited(
-    "did",
-    "walks from the beginning to the end: only the last node of a dead chain goes",
-    ("reversed(gm.graph.nodes)", "list(gm.graph.nodes)"),
+forwards = edited("did", "walks from the beginning to the end: only the last node of a dead chain goes")(
+    ("reversed(gm.graph.nodes)", "list(gm.graph.nodes)")
 )
-keeps_modules = edited("did", "keeps every module, to be safe", _stays('node.op == "call_module" or effects(node)'))
-drops_inputs = edited("valid", "an unused input is dead, too", _stays('node.op != "placeholder" and effects(node)'))
+keeps_modules = edited("did", "keeps every module, to be safe")(_stays('node.op == "call_module" or effects(node)'))
+drops_inputs = edited("valid", "an unused input is dead, too")(_stays('node.op != "placeholder" and effects(node)'))
 
 EQUIVALENT = {
     ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",

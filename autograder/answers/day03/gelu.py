@@ -410,73 +410,49 @@ def one_grouping(gm):
     return gm
 
 
-modules_by_name = edited(
-    "spared",
-    "takes a module called erf for the function",
-    ('CALLS = ("call_function", "call_method")', 'CALLS = ("call_function", "call_method", "call_module")'),
+modules_by_name = edited("spared", "takes a module called erf for the function")(
+    ('CALLS = ("call_function", "call_method")', 'CALLS = ("call_function", "call_method", "call_module")')
 )
-plain_gelu = edited(
-    "did",
-    "GELU is GELU: the tanh form becomes plain gelu(x)",
-    ('{"approximate": approximate}', '{"approximate": "none"}'),
+plain_gelu = edited("did", "GELU is GELU: the tanh form becomes plain gelu(x)")(
+    ('{"approximate": approximate}', '{"approximate": "none"}')
 )
 
 MEASURE = "math.isclose(p[powers], q[powers], rel_tol=1e-6)"
 FORMULA = "same(polynomial(y, x, gate, memory), WHOLE)"
 
-any_constants = edited(
-    "spared",
-    "looks at the shape of the formula and not at its constants",
-    (MEASURE, "p[powers] != 1"),
-    core=True,
+any_constants = edited("spared", "looks at the shape of the formula and not at its constants", core=True)(
+    (MEASURE, "p[powers] != 1")
 )
-six_digits_do = edited(
-    "spared", "takes constants for equal whose first five digits are", (MEASURE, MEASURE.replace("1e-6", "2.4e-6"))
+six_digits_do = edited("spared", "takes constants for equal whose first five digits are")(
+    (MEASURE, MEASURE.replace("1e-6", "2.4e-6"))
 )
-all_digits = edited("did", "wants more than seven digits of a constant", (MEASURE, MEASURE.replace("1e-6", "1e-7")))
-first_formula = edited(
-    "did",
-    "looks for one formula above each erf",
-    ("gm.graph.erase_node(y)", "gm.graph.erase_node(y)\nbreak"),
+all_digits = edited("did", "wants more than seven digits of a constant")((MEASURE, MEASURE.replace("1e-6", "1e-7")))
+first_formula = edited("did", "looks for one formula above each erf")(
+    ("gm.graph.erase_node(y)", "gm.graph.erase_node(y)\nbreak")
 )
-forgets_minus = edited("did", "knows no subtraction", ('(operator.sub, torch.sub, "sub")', "()"))
-first_x = edited(
-    "did",
-    "takes the first x that fits the gate: here it is 1.0 * x, and outside it is x",
-    ("for x in candidates: ...", "for x in candidates[:1]: ..."),
+forgets_minus = edited("did", "knows no subtraction")(('(operator.sub, torch.sub, "sub")', "()"))
+first_x = edited("did", "takes the first x that fits the gate: here it is 1.0 * x, and outside it is x")(
+    ("for x in candidates: ...", "for x in candidates[:1]: ...")
 )
-any_x = edited(
-    "spared",
-    "does not ask whether the x outside is the x inside",
-    (FORMULA, "any(same(polynomial(y, z, gate, memory), WHOLE) for z in gm.graph.nodes)"),
-    core=True,
+any_x = edited("spared", "does not ask whether the x outside is the x inside", core=True)(
+    (FORMULA, "any(same(polynomial(y, z, gate, memory), WHOLE) for z in gm.graph.nodes)")
 )
 ignores_options = edited(
-    "spared",
-    "looks at neither options nor dtypes: torch.add(1, g, alpha=2) is not 1 + g, and integers have no GELU",
-    ("n.kwargs or not depth", 'n.kwargs.keys() - {"alpha", "rounding_mode"} or not depth'),
+    "spared", "looks at neither options nor dtypes: torch.add(1, g, alpha=2) is not 1 + g, and integers have no GELU"
+)(("n.kwargs or not depth", 'n.kwargs.keys() - {"alpha", "rounding_mode"} or not depth'))
+ignores_writes = edited("spared", "reads the formula as if nothing were written in between")(
+    ("written(gm.graph)", "set()")
 )
-ignores_writes = edited(
-    "spared", "reads the formula as if nothing were written in between", ("written(gm.graph)", "set()")
+one_order = edited("did", "1 + g and x + c·x³, and never g + 1 or c·x³ + x")(
+    ("..., plus", "..., lambda p, q: None if {(0, 1), (2, 0), (3, 0)} & p.keys() else plus(p, q)")
 )
-one_order = edited(
-    "did",
-    "1 + g and x + c·x³, and never g + 1 or c·x³ + x",
-    ("..., plus", "..., lambda p, q: None if {(0, 1), (2, 0), (3, 0)} & p.keys() else plus(p, q)"),
+no_methods = edited("did", "functions and operators only: misses h.mul(0.5) and x.erf()")(
+    ('CALLS = ("call_function", "call_method")', 'CALLS = ("call_function",)')
 )
-no_methods = edited(
-    "did",
-    "functions and operators only: misses h.mul(0.5) and x.erf()",
-    ('CALLS = ("call_function", "call_method")', 'CALLS = ("call_function",)'),
+down_to_a_leaf = edited("did", "takes the first node that is not arithmetic for x: misses GELU of a product")(
+    ("same(..., inner)", "x.target not in ARITHMETIC and same(..., inner)")
 )
-down_to_a_leaf = edited(
-    "did",
-    "takes the first node that is not arithmetic for x: misses GELU of a product",
-    ("same(..., inner)", "x.target not in ARITHMETIC and same(..., inner)"),
-)
-eager = edited(
-    "spared",
-    "whatever multiplies 1 + erf(…) is GELU",
+eager = edited("spared", "whatever multiplies 1 + erf(…) is GELU")(
     ("same(..., inner)", "x.target not in ARITHMETIC"),
     (FORMULA, "ARITHMETIC[y.target] is times and any(gate in a.all_input_nodes for a in y.all_input_nodes)"),
 )

@@ -198,38 +198,28 @@ def _returns(result):
     return "return min(results, key=...)", f"done, order, counts = min(results, key=...)\nreturn {result}"
 
 
-one_sweep = edited(
-    "did",
-    "one sweep is enough, or the last one, which changes nothing, does not count",
-    ("while (now := str(gm.graph)) != old: ...", "for now in range(1): ..."),
+one_sweep = edited("did", "one sweep is enough, or the last one, which changes nothing, does not count")(
+    ("while (now := str(gm.graph)) != old: ...", "for now in range(1): ...")
 )
-two_sweeps = edited(
-    "did",
-    "two sweeps are always enough, and never too many",
-    ("while (now := str(gm.graph)) != old: ...", "for now in range(2): ..."),
+two_sweeps = edited("did", "two sweeps are always enough, and never too many")(
+    ("while (now := str(gm.graph)) != old: ...", "for now in range(2): ...")
 )
-some_sweeps = edited(
-    "did",
-    "a fixed number of runs, ten for instance, is always enough",
-    ("(...) != old", "(...) != old and len(counts) < 10"),
+some_sweeps = edited("did", "a fixed number of runs, ten for instance, is always enough")(
+    ("(...) != old", "(...) != old and len(counts) < 10")
 )
-counts_only = edited(
-    "did",
-    "stops when the number of nodes is the same as before, though the graph has changed",
-    ("str(gm.graph)", "len(gm.graph.nodes)"),
+counts_only = edited("did", "stops when the number of nodes is the same as before, though the graph has changed")(
+    ("str(gm.graph)", "len(gm.graph.nodes)")
 )
-count_each_sweep = edited(
-    "did", "writes one count for each sweep", _returns("done, order, counts[len(passes) - 1 :: len(passes)]")
+count_each_sweep = edited("did", "writes one count for each sweep")(
+    _returns("done, order, counts[len(passes) - 1 :: len(passes)]")
 )
-as_it_comes = edited(
-    "cost", "takes the order in which the passes are given", ("itertools.permutations(passes)", "[tuple(passes)]")
+as_it_comes = edited("cost", "takes the order in which the passes are given")(
+    ("itertools.permutations(passes)", "[tuple(passes)]")
 )
 nodes_only = edited(
-    "cost",
-    "counts nodes and not runs: of the orders with the fewest nodes, the one with the most sweeps",
-    (BEST, "(f[2][-1], -len(f[2]))"),
-)
-runs_only = edited("cost", "the fewest runs are best, however many nodes are left", (BEST, "(len(f[2]), -f[2][-1])"))
+    "cost", "counts nodes and not runs: of the orders with the fewest nodes, the one with the most sweeps"
+)((BEST, "(f[2][-1], -len(f[2]))"))
+runs_only = edited("cost", "the fewest runs are best, however many nodes are left")((BEST, "(len(f[2]), -f[2][-1])"))
 
 EQUIVALENT = {
     ("list(order)", "order"): "the order is judged by its names, as a list or as a tuple",

@@ -120,20 +120,14 @@ def not_traced(rounds):
     return _Chain(rounds)
 
 
-one_op = edited(
-    "did",
-    "an expression of one op for fold: the constant is not smaller than the op was",
-    ("call(operator.mul, (call(torch.tanh, (constant,)), 2))", "call(torch.tanh, (constant,))"),
+one_op = edited("did", "an expression of one op for fold: the constant is not smaller than the op was")(
+    ("call(operator.mul, (call(torch.tanh, (constant,)), 2))", "call(torch.tanh, (constant,))")
 )
-two_at_most = edited(
-    "did",
-    "has work for two sweeps at most, whatever the number",
-    ("root, graph = ...", "rounds = min(rounds, 2)\nroot, graph = ..."),
+two_at_most = edited("did", "has work for two sweeps at most, whatever the number")(
+    ("root, graph = ...", "rounds = min(rounds, 2)\nroot, graph = ...")
 )
-padded = edited(
-    "cost",
-    "fills up with nodes that no stage touches",
-    ("...(result)", "for _ in range(60):\n    result = call(torch.sigmoid, (result,))\n...(result)"),
+padded = edited("cost", "fills up with nodes that no stage touches")(
+    ("...(result)", "for _ in range(60):\n    result = call(torch.sigmoid, (result,))\n...(result)")
 )
 
 

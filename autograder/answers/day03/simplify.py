@@ -592,80 +592,53 @@ def five_laws(gm):
     return gm
 
 
-modules_by_name = edited(
-    "spared",
-    "takes a module for the function of its name",
-    ('..., "call_method"', '..., "call_method", "call_module"'),
+modules_by_name = edited("spared", "takes a module for the function of its name")(
+    ('..., "call_method"', '..., "call_method", "call_module"')
 )
-forgets_types = edited(
-    "spared",
-    "takes x * 1.0 for x, even where x is an integer, or the ones are wider than x",
-    ("return typed(x) is not None and typed(n) == typed(x)", "return typed(x) is not None"),
+forgets_types = edited("spared", "takes x * 1.0 for x, even where x is an integer, or the ones are wider than x")(
+    ("return typed(x) is not None and typed(n) == typed(x)", "return typed(x) is not None")
 )
-forgets_options = edited(
-    "spared",
-    "alpha=2 and rounding_mode='floor' change nothing",
-    ("not isinstance(x, fx.Node) or ...", "not isinstance(x, fx.Node)"),
+forgets_options = edited("spared", "alpha=2 and rounding_mode='floor' change nothing")(
+    ("not isinstance(x, fx.Node) or ...", "not isinstance(x, fx.Node)")
 )
-any_two_transposes = edited(
-    "spared",
-    "two transposes undo each other, whatever they exchange",
-    ("return [first[d] for d in transposed(n)] == sorted(first)", "return True"),
+any_two_transposes = edited("spared", "two transposes undo each other, whatever they exchange")(
+    ("return [first[d] for d in transposed(n)] == sorted(first)", "return True")
 )
-forgets_writes = edited(
-    "spared", "takes x * 1 for x, even where one of the two is written afterwards", ("written(gm.graph)", "set()")
+forgets_writes = edited("spared", "takes x * 1 for x, even where one of the two is written afterwards")(
+    ("written(gm.graph)", "set()")
 )
-one_way_round = edited(
-    "did",
-    "the number stands on the right: misses 1 * x and 0 + n",
-    ('[node.args, node.args[::-1]] if name in ("add", "mul") else [node.args]', "[node.args]"),
+one_way_round = edited("did", "the number stands on the right: misses 1 * x and 0 + n")(
+    ('[node.args, node.args[::-1]] if name in ("add", "mul") else [node.args]', "[node.args]")
 )
-no_methods = edited(
-    "did",
-    "functions and operators only: misses x.mul(1)",
-    ('x.op in ("call_function", "call_method")', 'x.op in ("call_function",)'),
+no_methods = edited("did", "functions and operators only: misses x.mul(1)")(
+    ('x.op in ("call_function", "call_method")', 'x.op in ("call_function",)')
 )
-no_tensors = edited(
-    "did",
-    "numbers in the program text only: misses a parameter full of ones",
-    ("numbers[0] if len(set(map(repr, numbers))) == 1 else None", "None"),
+no_tensors = edited("did", "numbers in the program text only: misses a parameter full of ones")(
+    ("numbers[0] if len(set(map(repr, numbers))) == 1 else None", "None")
 )
-needs_one_reader = edited(
-    "did",
-    "where -x has other users, -(-x) stays: as if the inner node had to go",
-    ('lambda n, x: op(x) == "neg"', 'lambda n, x: op(x) == "neg" and len(x.users) == 1'),
-    core=True,
+needs_one_reader = edited("did", "where -x has other users, -(-x) stays: as if the inner node had to go", core=True)(
+    ('lambda n, x: op(x) == "neg"', 'lambda n, x: op(x) == "neg" and len(x.users) == 1')
 )
-minus_on_the_right = edited(
-    "did",
-    "x + (-y) = x - y, but not (-y) + x",
-    ('op(y) == "neg" and ...', 'op(y) == "neg" and y is n.args[-1] and ...'),
+minus_on_the_right = edited("did", "x + (-y) = x - y, but not (-y) + x")(
+    ('op(y) == "neg" and ...', 'op(y) == "neg" and y is n.args[-1] and ...')
 )
-compares_pairs = edited(
-    "did",
-    "compares what two transposes exchange, also where each of them exchanges nothing",
+compares_pairs = edited("did", "compares what two transposes exchange, also where each of them exchanges nothing")(
     (
         "[first[d] for d in transposed(n)] == sorted(first)",
         "[first[d] for d in transposed(n)] == sorted(first) != first",
-    ),
+    )
 )
-no_attributes = edited("did", "knows transposes as calls: misses x.T and x.mT", ('x.args[1] in ("T", "mT")', "False"))
-no_t = edited(
-    "did",
-    "knows transpose, T and mT, but not t",
-    ('(torch.transpose, "transpose", torch.t, "t")', '(torch.transpose, "transpose")'),
+no_attributes = edited("did", "knows transposes as calls: misses x.T and x.mT")(('x.args[1] in ("T", "mT")', "False"))
+no_t = edited("did", "knows transpose, T and mT, but not t")(
+    ('(torch.transpose, "transpose", torch.t, "t")', '(torch.transpose, "transpose")')
 )
-parameters_only = edited(
-    "did",
-    "looks for a number among the parameters: a buffer is none",
+parameters_only = edited("did", "looks for a number among the parameters: a buffer is none")(
     (
         "operator.attrgetter(x.target)(x.graph.owning_module)",
         "dict(x.graph.owning_module.named_parameters()).get(x.target, torch.empty(0))",
-    ),
+    )
 )
-as_on_paper = edited(
-    "spared",
-    "exp(log(x)) = x and sqrt(x * x) = abs(x), as on paper",
+as_on_paper = edited("spared", "exp(log(x)) = x and sqrt(x * x) = abs(x), as on paper")(
     (
         "FORMS.items()",
         'FORMS.update(exp=(torch.exp, "exp"), log=(torch.log, "log"), sqrt=(torch.sqrt, "sqrt")) or FORMS.items()',
@@ -682,11 +655,8 @@ as_on_paper = edited(
     ),
 )
 wrapping = edited(
-    "spared",
-    "abs(-x) = abs(x) and x + (-y) = x - y for all dtypes: -x wraps around in uint8, bools have no minus",
-    ("... and not unsigned(x)", "..."),
-    ("... and not wider(n, y)", "..."),
-)
+    "spared", "abs(-x) = abs(x) and x + (-y) = x - y for all dtypes: -x wraps around in uint8, bools have no minus"
+)(("... and not unsigned(x)", "..."), ("... and not wider(n, y)", "..."))
 
 EQUIVALENT = {
     ("dict(node.meta)", "node.meta"): "the node whose dictionary it shares is erased",

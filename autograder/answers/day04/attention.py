@@ -577,67 +577,50 @@ def default_scale(gm):
     return gm
 
 
-mask_upside_down = edited(
-    "same", "passes the mask of masked_fill on as it is", ("(scores, mask, True)", "(scores, mask, False)")
+mask_upside_down = edited("same", "passes the mask of masked_fill on as it is")(
+    ("(scores, mask, True)", "(scores, mask, False)")
 )
-drops_dropout = edited("same", "takes every dropout away, also in training", ("... or effects(node)", "..."))
+drops_dropout = edited("same", "takes every dropout away, also in training")(("... or effects(node)", "..."))
 any_readers = edited(
-    "spared",
-    "does not ask who else reads scores and probabilities: they are computed, and the op beside them",
+    "spared", "does not ask who else reads scores and probabilities: they are computed, and the op beside them"
+)(
     (
         "class Scores(NamedTuple): ...",
         "class Scores(NamedTuple): ...\nread_once = lambda node: isinstance(node, fx.Node)",
-    ),
+    )
 )
-low_is_infinite = edited(
-    "spared", "takes any very negative number for minus infinity", ("(value == -math.inf)", "(value < -1000)")
+low_is_infinite = edited("spared", "takes any very negative number for minus infinity")(
+    ("(value == -math.inf)", "(value < -1000)")
 )
-any_transposition = edited(
-    "same",
-    "takes any transposition of k for the right one, and a softmax over any dimension",
-    ("... if other == ... else None", "..."),
+any_transposition = edited("same", "takes any transposition of k for the right one, and a softmax over any dimension")(
+    ("... if other == ... else None", "...")
 )
 any_mask = edited(
-    "same",
-    "takes masks of any shape, where the op wants at least two dimensions; or any order of the last two",
-    ("shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))", "True"),
+    "same", "takes masks of any shape, where the op wants at least two dimensions; or any order of the last two"
+)(("shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))", "True"))
+ignores_writes = edited("same", "does not ask what is written in between")(
+    ("memory = written(gm.graph)", "memory = set()")
 )
-ignores_writes = edited(
-    "same", "does not ask what is written in between", ("memory = written(gm.graph)", "memory = set()")
+operators_alone = edited("did", "knows an addition of scores and mask as + and torch.add, but not as a method")(
+    ('forms("add", operator.add)', "(torch.add, operator.add)")
 )
-operators_alone = edited(
-    "did",
-    "knows an addition of scores and mask as + and torch.add, but not as a method",
-    ('forms("add", operator.add)', "(torch.add, operator.add)"),
-)
-asks_once = edited(
-    "same",
-    "asks once what is written, and does not look at the new nodes",
+asks_once = edited("same", "asks once what is written, and does not look at the new nodes")(
     ("memory = written(gm.graph)", "memory = start"),
     ("for node in list(gm.graph.nodes): ...", "start = written(gm.graph)\nfor node in list(gm.graph.nodes):\n    ..."),
 )
-any_rank = edited(
-    "spared",
-    "takes q, k and v of any rank: matrices, or five dimensions",
-    ("len(shape_of(q)) not in (3, 4)", "len(shape_of(q)) < 2"),
+any_rank = edited("spared", "takes q, k and v of any rank: matrices, or five dimensions")(
+    ("len(shape_of(q)) not in (3, 4)", "len(shape_of(q)) < 2")
 )
-query_stays_scaled = edited(
-    "cost",
-    "leaves the scaling of q in the graph, one more pass over it",
-    ("q, more = times_number(left)", "q, more = left, 1.0"),
+query_stays_scaled = edited("cost", "leaves the scaling of q in the graph, one more pass over it")(
+    ("q, more = times_number(left)", "q, more = left, 1.0")
 )
 adds_booleans = edited(
-    "same",
-    "hands an added boolean mask on: the program adds 0 and 1, the op looks where it is True",
-    ("dtype_of(mask) == dtype_of(scores)", "dtype_of(mask) in (dtype_of(scores), torch.bool)"),
+    "same", "hands an added boolean mask on: the program adds 0 and 1, the op looks where it is True"
+)(("dtype_of(mask) == dtype_of(scores)", "dtype_of(mask) in (dtype_of(scores), torch.bool)"))
+one_side = edited("did", "scores on the left, numbers and masks on the right")(
+    ("((a, b), (b, a))", "((a, b),)"), ("(node.args, node.args[::-1])", "(node.args,)")
 )
-one_side = edited(
-    "did",
-    "scores on the left, numbers and masks on the right",
-    ("((a, b), (b, a))", "((a, b),)"),
-    ("(node.args, node.args[::-1])", "(node.args,)"),
+dropout_in_the_way = edited("did", "gives up at every dropout, also at one that does nothing")(
+    ("is_dropout(at)", "False")
 )
-dropout_in_the_way = edited(
-    "did", "gives up at every dropout, also at one that does nothing", ("is_dropout(at)", "False")
-)
-returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "pass"))
+returns_nothing = edited("valid", "forgets to return the graph")(("return gm", "pass"))

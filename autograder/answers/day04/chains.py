@@ -288,10 +288,8 @@ def one_reader(gm):
     return _grouped(gm, last)
 
 
-first_reader = edited(
-    "spared",
-    "joins a node with its first reader, although others read it, too",
-    ("{last.get(reader) for reader in node.users}", "{last.get(next(iter(node.users), None))}"),
+first_reader = edited("spared", "joins a node with its first reader, although others read it, too")(
+    ("{last.get(reader) for reader in node.users}", "{last.get(next(iter(node.users), None))}")
 )
 
 
@@ -306,30 +304,24 @@ def connected(gm):
     return _grouped(gm, last)
 
 
-memory_unseen = edited(
-    "spared", "forgets memory: fuses readers of a value that the program writes into", ("written(gm.graph),", "set(),")
+memory_unseen = edited("spared", "forgets memory: fuses readers of a value that the program writes into")(
+    ("written(gm.graph),", "set(),")
 )
-inputs_unseen = edited(
-    "spared",
-    "forgets that the program may write into its inputs: their readers are in groups",
-    ("written(gm.graph),", '{node for node in written(gm.graph) if node.op != "placeholder"},'),
+inputs_unseen = edited("spared", "forgets that the program may write into its inputs: their readers are in groups")(
+    ("written(gm.graph),", '{node for node in written(gm.graph) if node.op != "placeholder"},')
 )
 parameters_unseen = edited(
-    "spared",
-    "forgets that the program may write into its parameters: their readers are in groups",
-    ("written(gm.graph),", '{node for node in written(gm.graph) if node.op != "get_attr"},'),
-)
-few_operands = edited(
-    "did",
-    "leaves out a group that reads more than eight values from outside",
+    "spared", "forgets that the program may write into its parameters: their readers are in groups"
+)(("written(gm.graph),", '{node for node in written(gm.graph) if node.op != "get_attr"},'))
+few_operands = edited("did", "leaves out a group that reads more than eight values from outside")(
     (
         "len(group) > 1",
         "len(group) > 1 and "
         "len({a for n in gm.graph.nodes if n.name in group for a in n.all_input_nodes}) < 8 + len(group)",
-    ),
+    )
 )
-all_patterns = edited(
-    "spared", "fuses reductions and reshapes, too: all up to COMM_REDUCE", ("Pattern.BROADCAST", "Pattern.COMM_REDUCE")
+all_patterns = edited("spared", "fuses reductions and reshapes, too: all up to COMM_REDUCE")(
+    ("Pattern.BROADCAST", "Pattern.COMM_REDUCE")
 )
 
 
@@ -340,21 +332,19 @@ def by_name(gm):
 
 
 no_broadcast = edited(
-    "did",
-    "only operations whose operands all have the shape of the result: broadcasting ends a group",
+    "did", "only operations whose operands all have the shape of the result: broadcasting ends a group"
+)(
     (
         "pattern(node) <= ...",
         'pattern(node) <= ... and len({n.meta["tensor_meta"].shape for n in [node, *node.all_input_nodes]}) == 1',
-    ),
+    )
 )
-element_wise_alone = edited("did", "ELEMWISE alone: no sums and no products", ("Pattern.BROADCAST", "Pattern.ELEMWISE"))
-pairs = edited(
-    "did",
-    "pairs: each operation with the next one, and then it stops",
-    ("[group for group in ... if ...]", "[group[:2] for group in ... if ...]"),
+element_wise_alone = edited("did", "ELEMWISE alone: no sums and no products")(("Pattern.BROADCAST", "Pattern.ELEMWISE"))
+pairs = edited("did", "pairs: each operation with the next one, and then it stops")(
+    ("[group for group in ... if ...]", "[group[:2] for group in ... if ...]")
 )
 
 
-nodes_themselves = edited(
-    "valid", "gives nodes instead of their names, or the inputs of a kernel, too", ("node.name", "node")
+nodes_themselves = edited("valid", "gives nodes instead of their names, or the inputs of a kernel, too")(
+    ("node.name", "node")
 )

@@ -411,79 +411,59 @@ def in_place(gm):
     return _kernel(gm, finish=finish)
 
 
-relu_by_max = edited(
-    "same",
-    "relu is max(x, 0), which makes 0 of NaN",
-    ("TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a)", "TIR.max(a, TIR.const(0, a.ty.dtype))"),
+relu_by_max = edited("same", "relu is max(x, 0), which makes 0 of NaN")(
+    ("TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a)", "TIR.max(a, TIR.const(0, a.ty.dtype))")
 )
-numbers_are_whole = edited(
-    "same",
-    "a number has the type of the operand beside it: n < 0.5 becomes n < 0",
+numbers_are_whole = edited("same", "a number has the type of the operand beside it: n < 0.5 becomes n < 0")(
     (
         "torch.result_type(left, right)",
         'next(a.meta["tensor_meta"].dtype for a in node.args if isinstance(a, fx.Node))',
-    ),
+    )
 )
-rounds_when_stored = edited(
-    "same",
-    "what is computed in float32 stays there: to(float16) rounds nothing",
-    ("values[node.args[0]].astype(name_of(dtype))", "values[node.args[0]]"),
+rounds_when_stored = edited("same", "what is computed in float32 stays there: to(float16) rounds nothing")(
+    ("values[node.args[0]].astype(name_of(dtype))", "values[node.args[0]]")
 )
-half_is_false = edited(
-    "same",
-    "to(bool) through whole numbers: 0.5 becomes False",
-    ("values[node.args[0]].astype(...)", 'values[node.args[0]].astype("int32" if dtype == torch.bool else ...)'),
+half_is_false = edited("same", "to(bool) through whole numbers: 0.5 becomes False")(
+    ("values[node.args[0]].astype(...)", 'values[node.args[0]].astype("int32" if dtype == torch.bool else ...)')
 )
-from_nothing = edited(
-    "same", "-x is 0 - x: zero loses its sign", ("operator.neg", "lambda a: TIR.const(0, a.ty.dtype) - a")
+from_nothing = edited("same", "-x is 0 - x: zero loses its sign")(
+    ("operator.neg", "lambda a: TIR.const(0, a.ty.dtype) - a")
 )
 broadcasts_at_the_front = edited(
-    "same",
-    "an operand of fewer dimensions stays in the first row: it is read at its own loops, the others at 0",
+    "same", "an operand of fewer dimensions stays in the first row: it is read at its own loops, the others at 0"
+)(
     (
         "[0 if size == 1 else loop for loop, size in zip(loops[len(loops) - len(shape) :], shape, strict=True)]",
         "[0 if n == 1 or k + 1 < len(shape) != len(loops) else loops[k] for k, n in enumerate(shape)]",
-    ),
+    )
 )
-outputs_first = edited(
-    "valid",
-    "the outputs come first, as in C = A + B",
-    ("parameters, body", "[*parameters[-len(outputs) :], *parameters[: -len(outputs)]], body"),
+outputs_first = edited("valid", "the outputs come first, as in C = A + B")(
+    ("parameters, body", "[*parameters[-len(outputs) :], *parameters[: -len(outputs)]], body")
 )
-calls_alone = edited(
-    "valid",
-    "only what is computed gets an output: an input that is returned as it is does not",
-    ("enumerate(outputs)", 'enumerate([node for node in outputs if node.op != "placeholder"])'),
+calls_alone = edited("valid", "only what is computed gets an output: an input that is returned as it is does not")(
+    ("enumerate(outputs)", 'enumerate([node for node in outputs if node.op != "placeholder"])')
 )
-always_a_float = edited(
-    "same",
-    "keeps whole numbers in float32 while it computes, which has room for 24 bits",
+always_a_float = edited("same", "keeps whole numbers in float32 while it computes, which has room for 24 bits")(
     (
         'return "float32" if dtype in (...) else name_of(dtype)',
         'return "bool" if dtype == torch.bool else "float32"',
-    ),
+    )
 )
-own_type = edited(
-    "same",
-    "computes a function in the type of its operand: tanh of a whole number is a whole number",
+own_type = edited("same", "computes a function in the type of its operand: tanh of a whole number is a whole number")(
     (
         "value.astype(working(dtype))",
         'value if name in ("tanh", "sigmoid", "exp", "sqrt") else value.astype(working(dtype))',
-    ),
+    )
 )
-bool_as_bytes = edited(
-    "valid",
-    "an input of bool is a buffer of bytes",
+bool_as_bytes = edited("valid", "an input of bool is a buffer of bytes")(
     (
         'place = buffer(node.name, node.meta["tensor_meta"])',
         'meta = node.meta["tensor_meta"]\n'
         'kind = name_of(meta.dtype).replace("bool", "uint8")\n'
         "place = TIR.decl_buffer(tuple(meta.shape), kind, node.name, layout=None)",
-    ),
+    )
 )
-always_float32 = edited(
-    "valid",
-    "computes in float32 and lets the result stay there",
+always_float32 = edited("valid", "computes in float32 and lets the result stay there")(
     (
         'buffer(f"out{number}", node.meta["tensor_meta"])',
         'TIR.decl_buffer(tuple(shape), "float32", f"out{number}", layout=None)',

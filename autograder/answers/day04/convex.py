@@ -269,19 +269,15 @@ def one_step(gm, group):
     return _effect(gm, group)
 
 
-args_alone = edited(
-    "did",
-    "knows operands in args alone: those in lists and keywords are not seen",
-    ("node.all_input_nodes", "(a for a in node.args if isinstance(a, fx.Node))"),
+args_alone = edited("did", "knows operands in args alone: those in lists and keywords are not seen")(
+    ("node.all_input_nodes", "(a for a in node.args if isinstance(a, fx.Node))")
 )
-in_lists_alone = edited(
-    "did",
-    "takes operands out of lists and keywords, but not out of slices",
+in_lists_alone = edited("did", "takes operands out of lists and keywords, but not out of slices")(
     (
         "node.all_input_nodes",
         "(a for part in (*node.args, *node.kwargs.values())"
         " for a in (part if isinstance(part, list | tuple) else [part]) if isinstance(a, fx.Node))",
-    ),
+    )
 )
 
 
@@ -291,16 +287,14 @@ def as_named(gm, group):
     return way if way is None or len(way) == 1 or group.index(way[0]) < group.index(way[-1]) else None
 
 
-memory_unseen = edited(
-    "did", "forgets memory: a write between two members changes what the second reads", ("*..., *memory[node]", "*...")
+memory_unseen = edited("did", "forgets memory: a write between two members changes what the second reads")(
+    ("*..., *memory[node]", "*...")
 )
-effects_unseen = edited(
-    "did", "forgets effects: a dropout may be a member", ("node in inside and effects(node)", "False")
+effects_unseen = edited("did", "forgets effects: a dropout may be a member")(
+    ("node in inside and effects(node)", "False")
 )
-effects_anywhere = edited(
-    "spared",
-    "an effect anywhere in the graph is in the way",
-    ("node in inside and effects(node)", 'effects(node) - {"signature"}'),
+effects_anywhere = edited("spared", "an effect anywhere in the graph is in the way")(
+    ("node in inside and effects(node)", 'effects(node) - {"signature"}')
 )
 
 
@@ -338,10 +332,8 @@ def connected(gm, group):
 
 
 without_ends = edited(
-    "did",
-    "names the outside nodes of the way without its ends, its ends alone, or all of it backwards",
-    ("reversed(path)", "reversed(path[1:-1])"),
-)
+    "did", "names the outside nodes of the way without its ends, its ends alone, or all of it backwards"
+)(("reversed(path)", "reversed(path[1:-1])"))
 
 
 @wrong("valid", "answers True or False")

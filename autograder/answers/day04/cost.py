@@ -215,17 +215,15 @@ def by_heart(gm, groups, machine):
     return _choose(gm, groups, MACHINE)
 
 
-no_launch = edited("cost", "a launch costs nothing", ('machine["launch"] + ...', "..."))
-no_bytes = edited("cost", "memory is as fast as it needs to be", ('moved / machine["bandwidth"]', "0.0"))
-read_only = edited(
-    "cost",
-    "counts what is read and not what is written, or what stays inside a kernel, too",
-    ("{result, *read}", "read"),
+no_launch = edited("cost", "a launch costs nothing")(('machine["launch"] + ...', "..."))
+no_bytes = edited("cost", "memory is as fast as it needs to be")(('moved / machine["bandwidth"]', "0.0"))
+read_only = edited("cost", "counts what is read and not what is written, or what stays inside a kernel, too")(
+    ("{result, *read}", "read")
 )
-all_alive = edited("did", "a value stays in its register to the end", ("alive - {node}", "alive"))
+all_alive = edited("did", "a value stays in its register to the end")(("alive - {node}", "alive"))
 
 
-exp_is_cheap = edited("spared", "all operations cost the same: exp is one instruction", ('machine["dear"]', "1"))
+exp_is_cheap = edited("spared", "all operations cost the same: exp is one instruction")(('machine["dear"]', "1"))
 
 
 @wrong("spared", "a value in two groups is computed once")
@@ -235,8 +233,8 @@ def once(gm, groups, machine):
     return _choose(gm, [group for group in only if group], machine)
 
 
-groups_only = edited(
-    "spared", "forgets operations in no group", ("[[node] for [node] in singles if node.name not in grouped]", "[]")
+groups_only = edited("spared", "forgets operations in no group")(
+    ("[[node] for [node] in singles if node.name not in grouped]", "[]")
 )
 
 

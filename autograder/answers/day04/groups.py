@@ -406,67 +406,49 @@ def everything(gm):
     return [[n.name for n in gm.graph.nodes if n.op.startswith("call_")]]
 
 
-single_readers = edited(
-    "did",
-    "fuses only what has one reader, so diamonds stay apart",
-    ("joins(n, phase, sink, between)", "len(n.users) == 1 and joins(n, phase, sink, between)"),
+single_readers = edited("did", "fuses only what has one reader, so diamonds stay apart")(
+    ("joins(n, phase, sink, between)", "len(n.users) == 1 and joins(n, phase, sink, between)")
 )
-after_reductions = edited(
-    "spared",
-    "a reduction fuses with the element-wise operation after it",
-    ("kind[n] <= ...", "kind[n] <= ... or kind[n] == Pattern.COMM_REDUCE"),
+after_reductions = edited("spared", "a reduction fuses with the element-wise operation after it")(
+    ("kind[n] <= ...", "kind[n] <= ... or kind[n] == Pattern.COMM_REDUCE")
 )
 shapes_unseen = edited(
-    "did",
-    "a broadcasting operation stays broadcasting, even if the operand has the shape of the result",
-    ("Pattern.ELEMWISE if ... else own[reader]", "own[reader]"),
-)
-shapes_behind_convolutions = edited(
-    "spared",
-    "lets a convolution take a transpose or a reshape with it",
+    "did", "a broadcasting operation stays broadcasting, even if the operand has the shape of the result"
+)(("Pattern.ELEMWISE if ... else own[reader]", "own[reader]"))
+shapes_behind_convolutions = edited("spared", "lets a convolution take a transpose or a reshape with it")(
     (
         "path == Pattern.ELEMWISE and max(inside, end) <= Pattern.BROADCAST",
         "max(path, inside, end) <= Pattern.INJECTIVE",
-    ),
+    )
 )
-first_phase_only = edited(
-    "did", "one phase only: shapes are not fused, and nothing is fused into a cat", ("(1, 2, 3)", "(1,)")
+first_phase_only = edited("did", "one phase only: shapes are not fused, and nothing is fused into a cat")(
+    ("(1, 2, 3)", "(1,)")
 )
-patterns_stay = edited(
-    "spared",
-    "does not look at what a group has become: two convolutions end in one kernel",
-    ("kind[m] if ... else kind[target]", "kind[target] if ... else kind[target]"),
+patterns_stay = edited("spared", "does not look at what a group has become: two convolutions end in one kernel")(
+    ("kind[m] if ... else kind[target]", "kind[target] if ... else kind[target]")
 )
-no_limit = edited("spared", "knows no limit to the size of a group", ("256", "10**9"))
+no_limit = edited("spared", "knows no limit to the size of a group")(("256", "10**9"))
 own_edges = edited(
-    "spared",
-    "the path is the edges of the node itself: a product that only those between lead to is not seen",
-    ("(... for m in [n, *between] for reader in m.users)", "(... for m in [n] for reader in m.users)"),
-)
-groups_counted = edited(
-    "spared",
-    "counts again what has joined already, or takes its number from a node that joins",
-    ("sum(size[m] for m in [n, *between])", "sum(size[m] for m in {*map(last, [n, *between])} - {last(sink)})"),
+    "spared", "the path is the edges of the node itself: a product that only those between lead to is not seen"
+)(("(... for m in [n, *between] for reader in m.users)", "(... for m in [n] for reader in m.users)"))
+groups_counted = edited("spared", "counts again what has joined already, or takes its number from a node that joins")(
+    ("sum(size[m] for m in [n, *between])", "sum(size[m] for m in {*map(last, [n, *between])} - {last(sink)})")
 )
 first_readers = edited(
-    "spared",
-    "joins every operation that may with its first reader: values leave the middle of kernels",
+    "spared", "joins every operation that may with its first reader: values leave the middle of kernels"
+)(
     ("post_dominators(gm.graph)\n", "{n: next(iter(n.users), None) for n in gm.graph.nodes}\n"),
     ("nodes_between(n, sink, most)", "[]"),
 )
-element_wise_only = edited(
-    "did",
-    "the rule of exercise 1: element-wise operations alone",
+element_wise_only = edited("did", "the rule of exercise 1: element-wise operations alone")(
     (
         "if phase == 3:\n            return max(kind[n], inside, end) <= Pattern.INJECTIVE",
         "return phase == 1 and max(kind[n], inside, end) <= Pattern.BROADCAST",
-    ),
+    )
 )
-no_singles = edited(
-    "valid",
-    "lists only kernels of several calls",
-    ("list(groups.values())", "[g for g in groups.values() if len(g) > 1]"),
+no_singles = edited("valid", "lists only kernels of several calls")(
+    ("list(groups.values())", "[g for g in groups.values() if len(g) > 1]")
 )
-nodes_themselves = edited(
-    "valid", "gives nodes instead of their names, or lists inputs and attributes, too", ("n.name", "n")
+nodes_themselves = edited("valid", "gives nodes instead of their names, or lists inputs and attributes, too")(
+    ("n.name", "n")
 )

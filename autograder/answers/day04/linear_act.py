@@ -462,74 +462,57 @@ def any_readers(gm):
     return _fuse(gm, Careless, erase=False)
 
 
-one_gelu = edited("same", "GELU is GELU: the tanh form becomes the erf form", ('"gelu_tanh" if tanh else name', "name"))
-any_shape = edited(
-    "spared", "takes any addend for a bias: a column, a matrix", ("... and bias.shape == weight.shape[:1]", "...")
+one_gelu = edited("same", "GELU is GELU: the tanh form becomes the erf form")(('"gelu_tanh" if tanh else name', "name"))
+any_shape = edited("spared", "takes any addend for a bias: a column, a matrix")(
+    ("... and bias.shape == weight.shape[:1]", "...")
 )
-any_dtype = edited(
-    "same",
-    "does not look at dtypes: a bias in double made the sum double",
-    ("len(...) != 2 or ...", "len(...) != 2"),
-    ("bias.dtype == weight.dtype and ...", "..."),
+any_dtype = edited("same", "does not look at dtypes: a bias in double made the sum double")(
+    ("len(...) != 2 or ...", "len(...) != 2"), ("bias.dtype == weight.dtype and ...", "...")
 )
-loses_the_bias = edited(
-    "same", "leaves the added bias out", ("b, [node, *layer.nodes]", "layer.bias, [node, *layer.nodes]")
+loses_the_bias = edited("same", "leaves the added bias out")(
+    ("b, [node, *layer.nodes]", "layer.bias, [node, *layer.nodes]")
 )
-ignores_options = edited(
-    "same",
-    "reads add(y, b, alpha=2) as y + b",
+ignores_options = edited("same", "reads add(y, b, alpha=2) as y + b")(
     ("... or node.kwargs", "..."),
     (
         "if node.target is F.linear: ...\nif ...:\n    return None",
         "if node.target is F.linear: ...\nif node.op not in CALLS:\n    return None",
     ),
 )
-any_weight = edited(
-    "same",
-    "takes x @ w for x @ w.t(); with a square weight nothing complains",
+any_weight = edited("same", "takes x @ w for x @ w.t(); with a square weight nothing complains")(
     ("if ...:\n    return None\nattribute = ...", "if ...:\n    return node\nattribute = ..."),
     ("node.args[0] if attribute or turned else None", "node.args[0] if attribute or turned else node"),
 )
-ignores_writes = edited(
-    "same", "ignores writes between the product and the activation", ("memory = written(gm.graph)", "memory = set()")
+ignores_writes = edited("same", "ignores writes between the product and the activation")(
+    ("memory = written(gm.graph)", "memory = set()")
 )
 parameters_alone = edited(
-    "did",
-    "takes a layer for one of parameters: its weight is a get_attr, or belongs to a module",
-    ("if not layer: ...", "if not layer or getattr(layer.weight, 'op', 'get_attr') != 'get_attr': ..."),
-)
+    "did", "takes a layer for one of parameters: its weight is a get_attr, or belongs to a module"
+)(("if not layer: ...", "if not layer or getattr(layer.weight, 'op', 'get_attr') != 'get_attr': ..."))
 written_for_good = edited(
-    "did",
-    "takes what a fused activation in place has written for written by the program, still",
+    "did", "takes what a fused activation in place has written for written by the program, still"
+)(
     ("fused.meta = node.meta", 'fused.meta = node.meta | {"late": node in memory}'),
     (
         "any(n in memory for n in ...)",
         'any(n in memory or (isinstance(n, fx.Node) and n.meta.get("late")) for n in (x, weight, bias))',
     ),
 )
-asks_once = edited(
-    "same",
-    "asks once what is written, and does not look at the new nodes",
+asks_once = edited("same", "asks once what is written, and does not look at the new nodes")(
     ("memory = written(gm.graph)", "memory = start"),
     ("for node in list(gm.graph.nodes): ...", "start = written(gm.graph)\nfor node in list(gm.graph.nodes):\n    ..."),
 )
-writes_of_activations = edited(
-    "spared",
-    "forgets that an activation in place writes, also where it stays",
+writes_of_activations = edited("spared", "forgets that an activation in place writes, also where it stays")(
     (
         "any(n in memory for n in ...)",
         'any(n in memory and getattr(n, "target", None) is not F.relu for n in (x, weight, bias))',
-    ),
+    )
 )
-modules_by_name = edited(
-    "same",
-    "a module with relu in the name of its class is relu: nn.ReLU6",
-    ("...(type(module))", '...(type(module), "relu" if "relu" in type(module).__name__.lower() else None)'),
+modules_by_name = edited("same", "a module with relu in the name of its class is relu: nn.ReLU6")(
+    ("...(type(module))", '...(type(module), "relu" if "relu" in type(module).__name__.lower() else None)')
 )
-modules_only = edited(
-    "did",
-    "a linear layer is an nn.Linear",
-    ("if node.target is F.linear: ...", "return None\nif node.target is F.linear: ..."),
+modules_only = edited("did", "a linear layer is an nn.Linear")(
+    ("if node.target is F.linear: ...", "return None\nif node.target is F.linear: ...")
 )
 
 
@@ -544,5 +527,5 @@ def copies_parameters(gm):
     return gm
 
 
-leaves_dead_nodes = edited("cost", "leaves the product and the sum in the graph, dead", ("(node, *inner)", "(node,)"))
-returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "pass"))
+leaves_dead_nodes = edited("cost", "leaves the product and the sum in the graph, dead")(("(node, *inner)", "(node,)"))
+returns_nothing = edited("valid", "forgets to return the graph")(("return gm", "pass"))

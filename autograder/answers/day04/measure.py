@@ -230,67 +230,49 @@ def every_read(gm, groups, machine):
     return _by_edges(gm, groups, machine, read=lambda node, user: (node.name, user.name))
 
 
-operands_by_position = edited(
-    "did",
-    "reads operands given by position, but none given by name",
+operands_by_position = edited("did", "reads operands given by position, but none given by name")(
     ("node.all_input_nodes", "node.args"),
     ("operand not in kernel", "isinstance(operand, fx.Node) and operand not in kernel"),
 )
-broadcast_in_full = edited(
-    "did",
-    "a broadcast operand is read as often as the result has elements",
+broadcast_in_full = edited("did", "a broadcast operand is read as often as the result has elements")(
     (
         "sum(nbytes_of(node) for node in read | written)",
         "sum(map(nbytes_of, written)) + sum(max(nbytes_of(n) for n in [node, *node.users]"
         " if n is node or n in kernel and n.target is not torch.matmul) for node in read)",
-    ),
+    )
 )
-writes_everything = edited(
-    "did",
-    "a kernel writes all that it computes, also what stays inside",
-    ("{node for node in kernel if any(user not in kernel for user in node.users)}", "set(kernel)"),
+writes_everything = edited("did", "a kernel writes all that it computes, also what stays inside")(
+    ("{node for node in kernel if any(user not in kernel for user in node.users)}", "set(kernel)")
 )
-writes_the_last = edited(
-    "did",
-    "a kernel writes only its last value, although others are read outside",
-    ("{node for node in kernel if any(user not in kernel for user in node.users)}", "{kernel[-1]}"),
+writes_the_last = edited("did", "a kernel writes only its last value, although others are read outside")(
+    ("{node for node in kernel if any(user not in kernel for user in node.users)}", "{kernel[-1]}")
 )
-four_bytes = edited("did", "every number takes four bytes", ("meta.dtype.itemsize", "4"))
-groups_only = edited(
-    "did",
-    "counts the groups only: calls in no group are left out",
-    ("row(together, machine)", 'row(together, machine) | {"launches": len(groups)}'),
+four_bytes = edited("did", "every number takes four bytes")(("meta.dtype.itemsize", "4"))
+groups_only = edited("did", "counts the groups only: calls in no group are left out")(
+    ("row(together, machine)", 'row(together, machine) | {"launches": len(groups)}')
 )
-half_a_product = edited(
-    "spared",
-    "multiplying and adding is one operation: a product has k, not 2·k",
-    ("2 * ....shape[-1]", "....shape[-1]"),
+half_a_product = edited("spared", "multiplying and adding is one operation: a product has k, not 2·k")(
+    ("2 * ....shape[-1]", "....shape[-1]")
 )
 no_batch = edited(
-    "spared",
-    "takes the sizes of a batch's product where a matrix has them, or counts one product out of the batch",
-    ("return ... * elements", 'elements = math.prod(node.meta["tensor_meta"].shape[-2:])\nreturn ... * elements'),
+    "spared", "takes the sizes of a batch's product where a matrix has them, or counts one product out of the batch"
+)(("return ... * elements", 'elements = math.prod(node.meta["tensor_meta"].shape[-2:])\nreturn ... * elements'))
+cheap_sums = edited("spared", "a sum does one operation per element that it writes")(
+    ("(torch.sum, torch.mean, torch.amax)", "()")
 )
-cheap_sums = edited(
-    "spared", "a sum does one operation per element that it writes", ("(torch.sum, torch.mean, torch.amax)", "()")
-)
-along_the_rows = edited(
-    "spared",
-    "takes each sum for one along the last dimension",
+along_the_rows = edited("spared", "takes each sum for one along the last dimension")(
     (
         'if node.target in (torch.sum, torch.mean, torch.amax):\n    return first.meta["tensor_meta"].shape.numel()',
         "if node.target in (torch.sum, torch.mean, torch.amax):\n"
         '    return elements * first.meta["tensor_meta"].shape[-1]',
-    ),
+    )
 )
-of_matrices = edited(
-    "spared",
-    "takes each product for one of matrices: m·k·n from the shapes of the operands",
+of_matrices = edited("spared", "takes each product for one of matrices: m·k·n from the shapes of the operands")(
     (
         'return 2 * first.meta["tensor_meta"].shape[-1] * elements',
         'sizes = [a.meta["tensor_meta"].shape for a in (first, *node.args[1:], *node.kwargs.values())]\n'
         "return 2 * sizes[0].numel() * sizes[1][-1]",
-    ),
+    )
 )
 
 
@@ -305,20 +287,16 @@ def first_found(gm, groups, machine):
     return table
 
 
-overlapping_kernels = edited(
-    "cost",
-    "the longer of all bytes and all operations, as if kernels overlapped",
+overlapping_kernels = edited("cost", "the longer of all bytes and all operations, as if kernels overlapped")(
     (
         "sum(... for nbytes, flops in each)",
         'machine["launch"] * len(each) + max(moved / machine["bandwidth"], done / machine["flops"])',
-    ),
+    )
 )
-one_after_the_other = edited(
-    "cost",
-    "first all bytes are moved, then the operations are done",
-    ('machine["launch"] + ...', 'machine["launch"] + nbytes / machine["bandwidth"] + flops / machine["flops"]'),
+one_after_the_other = edited("cost", "first all bytes are moved, then the operations are done")(
+    ('machine["launch"] + ...', 'machine["launch"] + nbytes / machine["bandwidth"] + flops / machine["flops"]')
 )
-upside_down = edited(
-    "cost", "swaps the roofs: high intensity means bound by memory", ("intensity < ...", "intensity >= ...")
+upside_down = edited("cost", "swaps the roofs: high intensity means bound by memory")(
+    ("intensity < ...", "intensity >= ...")
 )
-divides_by_nothing = edited("valid", "divides by the bytes, also where none moves", ("... if moved else 0.0", "..."))
+divides_by_nothing = edited("valid", "divides by the bytes, also where none moves")(("... if moved else 0.0", "..."))

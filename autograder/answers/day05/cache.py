@@ -114,36 +114,29 @@ def endless(loops, accesses, cache):
     return _simulated(loops, accesses, cache, first)
 
 
-direct_mapped = edited("spared", "forgets the ways: each set holds one line", ('cache["ways"]', "1"))
-set_of_address = edited(
-    "spared", "finds the set by the address in place of the line",
-    ('lines = sets[line % cache["sets"]]', 'lines = sets[address % cache["sets"]]'),
-)  # fmt: skip
-masked_set = edited(
-    "spared", "finds the set by the last bits of the line: as if the number of sets were a power of two",
-    ('sets[line % cache["sets"]]', 'sets[line & cache["sets"] - 1]'),
-)  # fmt: skip
-shifted_line = edited(
-    "spared", "finds the line by a shift: as if its length were a power of two",
-    ('address // cache["line"]', 'address >> cache["line"].bit_length() - 1'),
-)  # fmt: skip
-without_single_turns = edited(
-    "valid", "leaves out loops of one turn", ("permutations(loops)", "permutations(l for l in loops if loops[l] > 1)")
+direct_mapped = edited("spared", "forgets the ways: each set holds one line")(('cache["ways"]', "1"))
+set_of_address = edited("spared", "finds the set by the address in place of the line")(
+    ('lines = sets[line % cache["sets"]]', 'lines = sets[address % cache["sets"]]')
 )
-still_warm = edited(
-    "did",
-    "an order finds in the cache what the order before has left",
+masked_set = edited(
+    "spared", "finds the set by the last bits of the line: as if the number of sets were a power of two"
+)(('sets[line % cache["sets"]]', 'sets[line & cache["sets"] - 1]'))
+shifted_line = edited("spared", "finds the line by a shift: as if its length were a power of two")(
+    ('address // cache["line"]', 'address >> cache["line"].bit_length() - 1')
+)
+without_single_turns = edited("valid", "leaves out loops of one turn")(
+    ("permutations(loops)", "permutations(l for l in loops if loops[l] > 1)")
+)
+still_warm = edited("did", "an order finds in the cache what the order before has left")(
     ('sets = [[] for _ in range(cache["sets"])]\nmissed = 0', "missed = 0"),
     (
         "for order in permutations(loops): ...",
         'sets = [[] for _ in range(cache["sets"])]\nfor order in permutations(loops): ...',
     ),
 )
-latest_goes = edited("spared", "sends away the line that was used latest", ("del lines[0]", "del lines[-1]"))
-as_written = edited(
-    "cost",
-    "names the order as written",
-    ("return min(misses, key=misses.get), misses", 'return "".join(loops), misses'),
+latest_goes = edited("spared", "sends away the line that was used latest")(("del lines[0]", "del lines[-1]"))
+as_written = edited("cost", "names the order as written")(
+    ("return min(misses, key=misses.get), misses", 'return "".join(loops), misses')
 )
 
 
@@ -153,9 +146,7 @@ def best_only(loops, accesses, cache):
     return best, counts[best]
 
 
-each_once = edited(
-    "did",
-    "an access that is there twice hits the second time, whatever comes between",
-    ("accesses", "[a for i, a in enumerate(accesses) if a not in accesses[:i]]"),
+each_once = edited("did", "an access that is there twice hits the second time, whatever comes between")(
+    ("accesses", "[a for i, a in enumerate(accesses) if a not in accesses[:i]]")
 )
-six_orders = edited("valid", "six orders are all that there are", ("...(loops)", "list(...(loops))[:6]"))
+six_orders = edited("valid", "six orders are all that there are")(("...(loops)", "list(...(loops))[:6]"))

@@ -61,20 +61,15 @@ def sorted_once(addresses, size):
     return tuple(counts)
 
 
-first_byte = edited(
-    "did", "looks at the first byte of each element only", ("(at + size - 1) // block + 1", "at // block + 1")
+first_byte = edited("did", "looks at the first byte of each element only")(
+    ("(at + size - 1) // block + 1", "at // block + 1")
 )
-up_to_size = edited(
-    "spared",
-    "counts the byte behind the element, too: the last one is at + size - 1",
-    ("(at + size - 1) // block + 1", "(at + size) // block + 1"),
+up_to_size = edited("spared", "counts the byte behind the element, too: the last one is at + size - 1")(
+    ("(at + size - 1) // block + 1", "(at + size) // block + 1")
 )
-truth = edited("did", "takes address 0 for no address", ("at is not None", "at"))
-for_each_lane = edited(
-    "spared",
-    "counts a transaction for each lane, also where two want the same block",
-    ("numbers = set()", "numbers = []"),
-    ("numbers.update", "numbers.extend"),
+truth = edited("did", "takes address 0 for no address")(("at is not None", "at"))
+for_each_lane = edited("spared", "counts a transaction for each lane, also where two want the same block")(
+    ("numbers = set()", "numbers = []"), ("numbers.update", "numbers.extend")
 )
 
 

@@ -211,14 +211,12 @@ def known_layouts(operations, edges, bandwidth, overhead):
     return {name: next(iter(costs)) for name, costs in operations.items()}
 
 
-once = edited("did", "moves the bytes once: a conversion reads and writes them", ("2 * nbytes", "nbytes"))
-free_start = edited("did", "forgets the overhead of a conversion", ("... + overhead", "..."))
+once = edited("did", "moves the bytes once: a conversion reads and writes them")(("2 * nbytes", "nbytes"))
+free_start = edited("did", "forgets the overhead of a conversion")(("... + overhead", "..."))
 
 
-whole_times = edited(
-    "did",
-    "rounds times, or those of conversions, to whole microseconds",
-    ("{(x,): cost for x, cost in costs.items()}", "{(x,): round(cost) for x, cost in costs.items()}"),
+whole_times = edited("did", "rounds times, or those of conversions, to whole microseconds")(
+    ("{(x,): cost for x, cost in costs.items()}", "{(x,): round(cost) for x, cost in costs.items()}")
 )
 
 

@@ -294,37 +294,31 @@ def four_bytes(gm, inputs):
     return {name: (lower, upper, 4 * size // width[name]) for name, (lower, upper, size) in ranges.items()}
 
 
-on_copies = edited(
-    "did",
-    "runs on copies of the inputs, which are contiguous",
+on_copies = edited("did", "runs on copies of the inputs, which are contiguous")(
     (
         "recorder = Recorder(gm, inputs)",
         "inputs = [x.clone().contiguous() for x in inputs]\nrecorder = Recorder(gm, inputs)",
-    ),
+    )
 )
-only_results = edited(
-    "did", "reading touches nothing: only results count", ("tree_leaves((operands, value))", "tree_leaves(value)")
+only_results = edited("did", "reading touches nothing: only results count")(
+    ("tree_leaves((operands, value))", "tree_leaves(value)")
 )
-two_operands = edited("did", "looks at two operands of a node", ("node.all_input_nodes", "node.all_input_nodes[-2:]"))
-unread_writes = edited(
-    "did",
-    "an operation in place that nothing reads touches nothing",
+two_operands = edited("did", "looks at two operands of a node")(("node.all_input_nodes", "node.all_input_nodes[-2:]"))
+unread_writes = edited("did", "an operation in place that nothing reads touches nothing")(
     (
         "for tensor in tree_leaves((operands, value)): ...",
         'for tensor in tree_leaves((operands, value) if node.users or not str(node.target).endswith("_") else ()):\n'
         "    ...",
-    ),
+    )
 )
-without_names = edited(
-    "did",
-    "operands that are given by name, or of which only the size is read, are overlooked",
-    ("[... for operand in ...]", "[... for operand in ... if operand not in node.kwargs.values()]"),
+without_names = edited("did", "operands that are given by name, or of which only the size is read, are overlooked")(
+    ("[... for operand in ...]", "[... for operand in ... if operand not in node.kwargs.values()]")
 )
 no_parts = edited(
-    "did",
-    "the parts of a split are touched only where one is taken out, or results within results are overlooked",
+    "did", "the parts of a split are touched only where one is taken out, or results within results are overlooked"
+)(
     (
         "operands = [self.env[operand] for operand in node.all_input_nodes]",
         "operands = [v for v in map(self.env.get, node.all_input_nodes) if isinstance(v, Tensor)]",
-    ),
+    )
 )

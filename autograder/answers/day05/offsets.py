@@ -159,23 +159,17 @@ def in_floats(buffers, alignment):
     }
 
 
-touching = edited(
-    "spared",
-    "a buffer that ends where another begins meets it",
+touching = edited("spared", "a buffer that ends where another begins meets it")(
     (
         "other.lower < buffer.upper and buffer.lower < other.upper",
         "other.lower <= buffer.upper and buffer.lower <= other.upper",
-    ),
+    )
 )
-unaligned = edited(
-    "valid",
-    "forgets the alignment",
-    ("-(-(plan[buffer.name] + buffer.size) // alignment) * alignment", "plan[buffer.name] + buffer.size"),
+unaligned = edited("valid", "forgets the alignment")(
+    ("-(-(plan[buffer.name] + buffer.size) // alignment) * alignment", "plan[buffer.name] + buffer.size")
 )
-only_at_the_start = edited(
-    "valid",
-    "two buffers meet if one is live when the other begins",
-    ("other.lower < buffer.upper and buffer.lower < other.upper", "buffer.lower <= other.lower < buffer.upper"),
+only_at_the_start = edited("valid", "two buffers meet if one is live when the other begins")(
+    ("other.lower < buffer.upper and buffer.lower < other.upper", "buffer.lower <= other.lower < buffer.upper")
 )
 
 

@@ -247,10 +247,8 @@ def greedy(tasks):
     return order
 
 
-no_scratch = edited(
-    "cost",
-    "forgets the scratch memory in trees",
-    ("inputs + task.size + task.scratch", "inputs + task.size"),
+no_scratch = edited("cost", "forgets the scratch memory in trees")(
+    ("inputs + task.size + task.scratch", "inputs + task.size")
 )
 
 
@@ -261,10 +259,8 @@ def no_scratch_in_graphs(tasks):
     return _best_first(tasks, scratch=False)
 
 
-counted_twice = edited(
-    "cost",
-    "counts a result that is read twice as two",
-    ("size[read] for read in {*task.reads}", "size[read] for read in task.reads"),
+counted_twice = edited("cost", "counts a result that is read twice as two")(
+    ("size[read] for read in {*task.reads}", "size[read] for read in task.reads")
 )
 
 
@@ -306,12 +302,8 @@ def least_sum(tasks):
     return list(best[frozenset(readers)][1])
 
 
-by_hill = edited("cost", "merges segments by their hills alone", ("v - h", "-h"))
-no_joins = edited(
-    "cost",
-    "joins no segments: each task is one",
-    ("stack and (...)", "False"),
-)
+by_hill = edited("cost", "merges segments by their hills alone")(("v - h", "-h"))
+no_joins = edited("cost", "joins no segments: each task is one")(("stack and (...)", "False"))
 
 
 @wrong("valid", "leaves out what nothing reads but the last task")

@@ -156,12 +156,10 @@ def bits_added(tasks, budget):
     return _search(tasks, budget, distinct=list) or [task.name for task in tasks[:-1]]
 
 
-result_only = edited(
-    "did",
-    "forgets that a result takes room while it is made",
-    ("used + task.size + task.scratch", "used"),
+result_only = edited("did", "forgets that a result takes room while it is made")(
+    ("used + task.size + task.scratch", "used")
 )
-last_only = edited("valid", "takes the last task for the only output", ("outputs <= live", "tasks[-1].name in live"))
+last_only = edited("valid", "takes the last task for the only output")(("outputs <= live", "tasks[-1].name in live"))
 
 
 @wrong("did", "lets go of outputs that are ready, or never makes one again at the end")

@@ -203,39 +203,28 @@ def everything(values):
 
 _CHOICE = '(width[number] < value["size"], abs(width[number] - value["size"]))'
 
-never_in_place = edited("did", "never runs in place", ("free.append(slot[name])", "pass"))
-as_listed = edited(
-    "same", "takes the values as they are listed", ('sorted(own, key=lambda value: value["lower"])', "own")
+never_in_place = edited("did", "never runs in place")(("free.append(slot[name])", "pass"))
+as_listed = edited("same", "takes the values as they are listed")(
+    ('sorted(own, key=lambda value: value["lower"])', "own")
 )
-early = edited(
-    "same",
-    "lets the result of any step take over what ends in that step",
-    ("end <= ...", "end <= ... + 1"),
+early = edited("same", "lets the result of any step take over what ends in that step")(("end <= ...", "end <= ... + 1"))
+outputs_end = edited("spared", "hands the slot of an output on after its last reader")(
+    ('math.inf if value["kind"] == "output" else value["upper"]', 'value["upper"]')
 )
-outputs_end = edited(
-    "spared",
-    "hands the slot of an output on after its last reader",
-    ('math.inf if value["kind"] == "output" else value["upper"]', 'value["upper"]'),
+no_views = edited("spared", "forgets that a view needs the memory that it looks at")(
+    ('max(needed_until.get(owner["name"], 0), end)', 'end if owner is value else needed_until.get(owner["name"], 0)')
 )
-no_views = edited(
-    "spared",
-    "forgets that a view needs the memory that it looks at",
-    ('max(needed_until.get(owner["name"], 0), end)', 'end if owner is value else needed_until.get(owner["name"], 0)'),
+one_step = edited("spared", "follows one view, but not a view of a view")(
+    ('while owner["view_of"] is not None: ...', 'if owner["view_of"] is not None: ...')
 )
-one_step = edited(
-    "spared", "follows one view, but not a view of a view",
-    ('while owner["view_of"] is not None: ...', 'if owner["view_of"] is not None: ...'),
-)  # fmt: skip
-viewed_in_place = edited("spared", "runs in place in what has a view", ("name not in viewed and alike", "alike"))
-any_dtype = edited(
-    "spared", "runs in place if the size is the same, whatever the dtype", ('("size", "dtype")', '("size",)')
+viewed_in_place = edited("spared", "runs in place in what has a view")(("name not in viewed and alike", "alike"))
+any_dtype = edited("spared", "runs in place if the size is the same, whatever the dtype")(
+    ('("size", "dtype")', '("size",)')
 )
-latest_width = edited(
-    "cost", "a slot is as large as its latest value", ('max(width[best], value["size"])', 'value["size"]')
+latest_width = edited("cost", "a slot is as large as its latest value")(
+    ('max(width[best], value["size"])', 'value["size"]')
 )
-any_free = edited("cost", "takes the first free slot", (_CHOICE, "number"))
-nearest = edited(
-    "cost",
-    "opens a new slot if none that is free is large enough: fewer bytes for now, but more slots",
-    ("if not free: ...", 'free = [number for number in free if width[number] >= value["size"]]\nif not free: ...'),
+any_free = edited("cost", "takes the first free slot")((_CHOICE, "number"))
+nearest = edited("cost", "opens a new slot if none that is free is large enough: fewer bytes for now, but more slots")(
+    ("if not free: ...", 'free = [number for number in free if width[number] >= value["size"]]\nif not free: ...')
 )

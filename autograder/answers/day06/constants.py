@@ -282,98 +282,72 @@ def by_rounds(program):
 
 
 _EDGE = "return after if target == end.targets[0 if after[end.args[0]] else 1] else None"
-not_conditional = edited(
-    "did", "all branches may go either way, and so every block has constants", (_EDGE, "return after")
+not_conditional = edited("did", "all branches may go either way, and so every block has constants")(
+    (_EDGE, "return after")
 )
-pessimist = edited(
-    "did",
-    "before its first visit a block knows nothing: loops lose their constants",
-    ("lambda p: {}, lambda p: None", "lambda p: {}, lambda p: {}"),
+pessimist = edited("did", "before its first visit a block knows nothing: loops lose their constants")(
+    ("lambda p: {}, lambda p: None", "lambda p: {}, lambda p: {}")
 )
-one_side = edited(
-    "spared",
-    "what is known on one side only is kept",
+one_side = edited("spared", "what is known on one side only is kept")(
     (
         "{name: value for name, value in a.items() if b.get(name) == value}",
         "{n: v for n, v in {**b, **a}.items() if v == b.get(n, v)}",
-    ),
+    )
 )
-one_is_true = edited("did", "only 1 is true", ("0 if after[end.args[0]] else 1", "0 if after[end.args[0]] == 1 else 1"))
-no_wrap = edited(
-    "spared",
-    "numbers do not overflow; or x * 0, x & 0 and x == x are known, against the rules",
-    ("evaluate(line.op, [values[arg] for arg in line.args])", "int(OPS[line.op](*[values[arg] for arg in line.args]))"),
+one_is_true = edited("did", "only 1 is true")(("0 if after[end.args[0]] else 1", "0 if after[end.args[0]] == 1 else 1"))
+no_wrap = edited("spared", "numbers do not overflow; or x * 0, x & 0 and x == x are known, against the rules")(
+    ("evaluate(line.op, [values[arg] for arg in line.args])", "int(OPS[line.op](*[values[arg] for arg in line.args]))")
 )
-no_copies = edited("did", "copies are not followed", ("line.op in OPS", 'line.op in OPS and line.op != "copy"'))
-no_parameters = edited(
-    "did",
-    "a parameter is never known, though it is assigned",
+no_copies = edited("did", "copies are not followed")(("line.op in OPS", 'line.op in OPS and line.op != "copy"'))
+no_parameters = edited("did", "a parameter is never known, though it is assigned")(
     ("values = dict(before)", "values = {name: before[name] for name in before if name not in parameters}"),
     ("def merge(a, b): ...", "parameters = program.parameters\ndef merge(a, b): ..."),
 )
-two_operands = edited(
-    "did",
-    "an operation with three operands is not known",
-    ("line.op in OPS and ...", "line.op in OPS and line.args[2:] == () and ..."),
+two_operands = edited("did", "an operation with three operands is not known")(
+    ("line.op in OPS and ...", "line.op in OPS and line.args[2:] == () and ...")
 )
-arithmetic = edited(
-    "did",
-    "knows the operations of the lesson alone",
+arithmetic = edited("did", "knows the operations of the lesson alone")(
     (
         "line.op in OPS and ...",
         "line.op in ('add', 'sub', 'mul', 'neg', 'copy', 'lt', 'eq', 'and', 'min', 'max') and ...",
-    ),
+    )
 )
-by_choice = edited(
-    "spared",
-    "a select with a known condition is known if the operand that it takes is",
+by_choice = edited("spared", "a select with a known condition is known if the operand that it takes is")(
     (
         "line.op in OPS and ...",
         "line.op == 'select' and values.get(line.args[0]) == 0 and line.args[2] in values or line.op in OPS and ...",
     ),
     ("[values[arg] for arg in line.args]", "[values.get(arg, 0) for arg in line.args]"),
 )
-equal_choices = edited(
-    "spared",
-    "a select between two equal constants is known, whatever its condition",
+equal_choices = edited("spared", "a select between two equal constants is known, whatever its condition")(
     (
         "line.op in OPS and ...",
         "line.op == 'select' and values.get(line.args[1], '') == values.get(line.args[2]) or line.op in OPS and ...",
     ),
     ("[values[arg] for arg in line.args]", "[values.get(arg, 0) for arg in line.args]"),
 )
-no_wrap_below = edited(
-    "spared",
-    "the least number can be negated",
+no_wrap_below = edited("spared", "the least number can be negated")(
     (
         "evaluate(line.op, [values[arg] for arg in line.args])",
         "-values[line.args[0]] if line.op == 'neg' else evaluate(line.op, [values[arg] for arg in line.args])",
-    ),
+    )
 )
-bounds = edited(
-    "spared",
-    "the minimum of anything and the least number is known",
+bounds = edited("spared", "the minimum of anything and the least number is known")(
     (
         "line.op in OPS and ...",
         "line.op == 'min' and -(2**31) in map(values.get, line.args) or line.op in OPS and ...",
     ),
     ("[values[arg] for arg in line.args]", "[values.get(arg, -(2**31)) for arg in line.args]"),
 )
-any_operand = edited(
-    "spared",
-    "an unknown operand counts as 0",
+any_operand = edited("spared", "an unknown operand counts as 0")(
     ("line.op in OPS and ...", "line.op in OPS"),
     ("[values[arg] for arg in line.args]", "[values.get(arg, 0) for arg in line.args]"),
 )
-booleans = edited(
-    "valid",
-    "comparisons give True and False",
-    ("evaluate(line.op, [values[arg] for arg in line.args])", "OPS[line.op](*[values[arg] for arg in line.args])"),
+booleans = edited("valid", "comparisons give True and False")(
+    ("evaluate(line.op, [values[arg] for arg in line.args])", "OPS[line.op](*[values[arg] for arg in line.args])")
 )
-at_the_end = edited(
-    "spared",
-    "tells what is known at the ends of the blocks",
-    ("return solve(program, analysis).before", "return solve(program, analysis).after"),
+at_the_end = edited("spared", "tells what is known at the ends of the blocks")(
+    ("return solve(program, analysis).before", "return solve(program, analysis).after")
 )
 
 

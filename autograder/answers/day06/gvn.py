@@ -437,60 +437,42 @@ def _variants(value, equal, equations):
     return {(value[0], *(sorted(args) if value[0] in COMMUTATIVE else args)) for args in product(*ways)}
 
 
-no_copies = edited(
-    "did",
-    "copies are not followed",
-    ('new = complete(equations | {("", computed(line))})', 'new = equations | {("", computed(line))}'),
+no_copies = edited("did", "copies are not followed")(
+    ('new = complete(equations | {("", computed(line))})', 'new = equations | {("", computed(line))}')
 )
-not_turned = edited(
-    "did",
-    "add x y and add y x are two different values",
+not_turned = edited("did", "add x y and add y x are two different values")(
     ("return (line.op, *(sorted(line.args) if line.op in COMMUTATIVE else line.args))", "return (line.op, *line.args)"),
     ("return (op, *(sorted(args) if op in COMMUTATIVE else args))", "return (op, *args)"),
 )
-sums_turned = edited(
-    "did",
-    "only sums and products commute",
+sums_turned = edited("did", "only sums and products commute")(
     (
         "sorted(line.args) if line.op in COMMUTATIVE else line.args",
         "sorted(line.args) if line.op in ('add', 'mul') else line.args",
     ),
     ("sorted(args) if op in COMMUTATIVE else args", "sorted(args) if op in ('add', 'mul') else args"),
 )
-last_operands = edited(
-    "spared",
-    "looks at the last two operands of a select",
+last_operands = edited("spared", "looks at the last two operands of a select")(
     (
         "sorted(line.args) if line.op in COMMUTATIVE else line.args",
         "sorted(line.args) if line.op in COMMUTATIVE else line.args[-2:]",
-    ),
+    )
 )
-every_holder = edited(
-    "valid",
-    "names every variable that holds the result",
-    ("claims.append((block.name, i, holds[0]))", "claims.extend((block.name, i, name) for name in holds)"),
+every_holder = edited("valid", "names every variable that holds the result")(
+    ("claims.append((block.name, i, holds[0]))", "claims.extend((block.name, i, name) for name in holds)")
 )
-all_turned = edited(
-    "spared",
-    "sub x y and sub y x are the same value",
+all_turned = edited("spared", "sub x y and sub y x are the same value")(
     ("sorted(line.args) if line.op in COMMUTATIVE else line.args", "sorted(line.args)"),
     ("sorted(args) if op in COMMUTATIVE else args", "sorted(args)"),
 )
-operands_stay = edited(
-    "spared",
-    "an assignment to an operand is overlooked",
-    ("... and line.dest not in value[1:]", "..."),
+operands_stay = edited("spared", "an assignment to an operand is overlooked")(
+    ("... and line.dest not in value[1:]", "...")
 )
-one_way = edited("spared", "what holds on one of the ways is enough", ("return a & b", "return complete(a | b)"))
-pessimist = edited(
-    "did",
-    "before its first visit a block has no equations: loops lose theirs",
-    ("lambda p: frozenset(), lambda p: None", "lambda p: frozenset(), lambda p: frozenset()"),
+one_way = edited("spared", "what holds on one of the ways is enough")(("return a & b", "return complete(a | b)"))
+pessimist = edited("did", "before its first visit a block has no equations: loops lose theirs")(
+    ("lambda p: frozenset(), lambda p: None", "lambda p: frozenset(), lambda p: frozenset()")
 )
-no_constants = edited(
-    "did",
-    "two variables with the same constant are not equal",
-    ("value == twin", 'value == twin and value[0] != "const"'),
+no_constants = edited("did", "two variables with the same constant are not equal")(
+    ("value == twin", 'value == twin and value[0] != "const"')
 )
 
 

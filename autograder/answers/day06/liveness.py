@@ -138,47 +138,35 @@ def by_variable(program):
     return {name: (sorted(before[name]), sorted(set().union(*(before[t] for t in ahead[name])))) for name in before}
 
 
-kill_last = edited(
-    "did",
-    "x = add x 1 ends the life of the x that it reads",
-    ("for line in ...:\n    ...\n    live.update(line.args)", "for line in ...:\n    live.update(line.args)\n    ..."),
+kill_last = edited("did", "x = add x 1 ends the life of the x that it reads")(
+    ("for line in ...:\n    ...\n    live.update(line.args)", "for line in ...:\n    live.update(line.args)\n    ...")
 )
-no_ends = edited(
-    "did", "what a branch or a return reads is forgotten", ("set(after) | set(block.terminator.args)", "set(after)")
+no_ends = edited("did", "what a branch or a return reads is forgotten")(
+    ("set(after) | set(block.terminator.args)", "set(after)")
 )
-forward = edited("did", "facts flow forward", ('"liveness", "backward"', '"liveness", "forward"'))
-no_prints = edited(
-    "did", "a print is overlooked", ("live.update(line.args)", "live.update(line.args if line.dest else ())")
+forward = edited("did", "facts flow forward")(('"liveness", "backward"', '"liveness", "forward"'))
+no_prints = edited("did", "a print is overlooked")(
+    ("live.update(line.args)", "live.update(line.args if line.dest else ())")
 )
-one_print = edited(
-    "did",
-    "a print has one operand",
-    ("live.update(line.args)", "live.update(line.args if line.dest else line.args[:1])"),
+one_print = edited("did", "a print has one operand")(
+    ("live.update(line.args)", "live.update(line.args if line.dest else line.args[:1])")
 )
-no_branches = edited(
-    "did",
-    "what a branch reads is forgotten",
+no_branches = edited("did", "what a branch reads is forgotten")(
     (
         "set(after) | set(block.terminator.args)",
         "set(after) | set(block.terminator.args[block.terminator.kind == 'branch' :])",
-    ),
+    )
 )
-two_operands = edited("did", "an operation has two operands", ("live.update(line.args)", "live.update(line.args[:2])"))
-of_use = edited(
-    "did",
-    "what an operation reads counts only if its result is live",
+two_operands = edited("did", "an operation has two operands")(("live.update(line.args)", "live.update(line.args[:2])"))
+of_use = edited("did", "what an operation reads counts only if its result is live")(
     ("live.discard(line.dest)", "used = not line.dest or line.dest in live\nlive.discard(line.dest)"),
     ("live.update(line.args)", "live.update(line.args if used else ())"),
 )
-no_kill = edited(
-    "spared",
-    "an assignment does not end a life, or everything is live at a return",
-    ("live.discard(line.dest)", "pass"),
+no_kill = edited("spared", "an assignment does not end a life, or everything is live at a return")(
+    ("live.discard(line.dest)", "pass")
 )
-exchanged = edited(
-    "did",
-    "start and end exchanged",
-    ("(solution.before[name], solution.after[name])", "(solution.after[name], solution.before[name])"),
+exchanged = edited("did", "start and end exchanged")(
+    ("(solution.before[name], solution.after[name])", "(solution.after[name], solution.before[name])")
 )
 
 

@@ -281,65 +281,45 @@ def inputs_too(gm, ranges):
     return {name for name, (low, high) in ranges.items() if max(-low, high) <= 60_000}
 
 
-operands_only = edited(
-    "same",
-    "asks for what is read, not for the result",
-    ("(node, *...)", "..."),
+operands_only = edited("same", "asks for what is read, not for the result")(("(node, *...)", "..."))
+no_sums = edited("spared", "what happens on the way to a result does not matter")(
+    ("magnitudes + on_the_way(gm, node, most)", "magnitudes")
 )
-no_sums = edited(
-    "spared",
-    "what happens on the way to a result does not matter",
-    ("magnitudes + on_the_way(gm, node, most)", "magnitudes"),
-)
-cancelled = edited("spared", "terms cancel on the way, too", ("layer.weight.double().abs", "layer.weight.double"))
-no_bias = edited("spared", "forgets the bias", ("weight.sum(1) * most + bias", "weight.sum(1) * most"))
+cancelled = edited("spared", "terms cancel on the way, too")(("layer.weight.double().abs", "layer.weight.double"))
+no_bias = edited("spared", "forgets the bias")(("weight.sum(1) * most + bias", "weight.sum(1) * most"))
 
-one_end = edited(
-    "spared",
-    "adds up a layer's terms at the high end of its operand alone",
+one_end = edited("spared", "adds up a layer's terms at the high end of its operand alone")(
     ("layer = gm.get_submodule(node.target)", "layer, most = gm.get_submodule(node.target), abs(high)"),
     ("on_the_way(gm, node, most)", "on_the_way(gm, node, most, ranges[node.all_input_nodes[0].name][1])"),
     ("def on_the_way(gm, node, most): ...", "def on_the_way(gm, node, most, high): ..."),
 )
-other_end = edited(
-    "spared",
-    "adds up a layer's terms at the low end of its operand alone",
+other_end = edited("spared", "adds up a layer's terms at the low end of its operand alone")(
     ("layer = gm.get_submodule(node.target)", "layer, most = gm.get_submodule(node.target), abs(low)"),
     ("on_the_way(gm, node, most)", "on_the_way(gm, node, most, ranges[node.all_input_nodes[0].name][0])"),
     ("def on_the_way(gm, node, most): ...", "def on_the_way(gm, node, most, low): ..."),
 )
-first_row = edited(
-    "spared",
-    "looks at the first output of a layer",
-    ("(weight.sum(1) * most + bias).max()", "(weight.sum(1) * most + bias)[0]"),
+first_row = edited("spared", "looks at the first output of a layer")(
+    ("(weight.sum(1) * most + bias).max()", "(weight.sum(1) * most + bias)[0]")
 )
-bias_apart = edited(
-    "did",
-    "adds the largest bias to the largest row, though they are of different outputs",
-    ("(weight.sum(1) * most + bias).max()", "((weight.sum(1) * most).max() + torch.as_tensor(bias).max())"),
+bias_apart = edited("did", "adds the largest bias to the largest row, though they are of different outputs")(
+    ("(weight.sum(1) * most + bias).max()", "((weight.sum(1) * most).max() + torch.as_tensor(bias).max())")
 )
-last_dimension = edited(
-    "did",
-    "a mean has as many terms as its operand has columns",
-    ("math.prod(shape(node.all_input_nodes[0])) / math.prod(shape(node))", "shape(node.all_input_nodes[0])[-1]"),
+last_dimension = edited("did", "a mean has as many terms as its operand has columns")(
+    ("math.prod(shape(node.all_input_nodes[0])) / math.prod(shape(node))", "shape(node.all_input_nodes[0])[-1]")
 )
-finite_ends = edited(
-    "spared",
-    "an end that is infinite does not count if the other one is known",
+finite_ends = edited("spared", "an end that is infinite does not count if the other one is known")(
     (
         "return max(abs(end) for end in ends)",
         "return max((abs(end) for end in ends if math.isfinite(end)), default=math.inf)",
-    ),
+    )
 )
-below_the_end = edited("did", "exactly 60,000 is too much", ("... <= MOST", "... < MOST"))
-to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end", ("MOST", "65504"))
-numbers_too = edited(
-    "did",
-    "a number among the operands must fit, too",
+below_the_end = edited("did", "exactly 60,000 is too much")(("... <= MOST", "... < MOST"))
+to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end")(("MOST", "65504"))
+numbers_too = edited("did", "a number among the operands must fit, too")(
     (
         "if ... <= MOST: ...",
         "magnitudes += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]\nif ... <= MOST: ...",
-    ),
+    )
 )
 
 EQUIVALENT = {

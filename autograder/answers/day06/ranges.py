@@ -327,84 +327,60 @@ def everything(gm, inputs):
     return {n.name: (-math.inf, math.inf) for n in gm.graph.nodes if n.op != "output"}
 
 
-low_from_low = edited("same", "a difference of ranges is low - low … high - high", ("(-d, -c)", "(c, d)"))
-low_times_low = edited(
-    "same",
-    "multiplies low by low and high by high",
-    ("[... for p in (a, b) for q in (c, d)]", "[... for p, q in ((a, c), (b, d))]"),
+low_from_low = edited("same", "a difference of ranges is low - low … high - high")(("(-d, -c)", "(c, d)"))
+low_times_low = edited("same", "multiplies low by low and high by high")(
+    ("[... for p in (a, b) for q in (c, d)]", "[... for p, q in ((a, c), (b, d))]")
 )
-equal_ranges = edited(
-    "same", "takes every product across zero for a square", ("node.args[0] is node.args[1]", "(a < 0 < b)")
+equal_ranges = edited("same", "takes every product across zero for a square")(
+    ("node.args[0] is node.args[1]", "(a < 0 < b)")
 )
-equal_operands = edited(
-    "same",
-    "takes a product of two operands with equal ranges for a square",
-    ("node.args[0] is node.args[1]", "first == second"),
+equal_operands = edited("same", "takes a product of two operands with equal ranges for a square")(
+    ("node.args[0] is node.args[1]", "first == second")
 )
-no_difference = edited(
-    "same",
-    "takes the difference of two operands with equal ranges for 0",
-    ("(-d, -c)", "(-a, -b) if first == second else (-d, -c)"),
+no_difference = edited("same", "takes the difference of two operands with equal ranges for 0")(
+    ("(-d, -c)", "(-a, -b) if first == second else (-d, -c)")
 )
-sum_by_name = edited(
-    "did",
-    "takes a sum whose dimension is given by name for one over all of them",
-    ("... / math.prod(shape(node))", "... / (math.prod(shape(node)) if len(node.args) > 1 else 1)"),
+sum_by_name = edited("did", "takes a sum whose dimension is given by name for one over all of them")(
+    ("... / math.prod(shape(node))", "... / (math.prod(shape(node)) if len(node.args) > 1 else 1)")
 )
-in_the_graph = edited(
-    "valid",
-    "looks for a number in the graph's module alone, not in its layers",
-    ("attribute(gm, node.target).min().item()", "getattr(gm, node.target).min().item()"),
+in_the_graph = edited("valid", "looks for a number in the graph's module alone, not in its layers")(
+    ("attribute(gm, node.target).min().item()", "getattr(gm, node.target).min().item()")
 )
-sum_of_one = edited(
-    "did", "a sum of numbers below 0 ends where they end", ("count * a, count * b", "count * a, max(b, count * b)")
+sum_of_one = edited("did", "a sum of numbers below 0 ends where they end")(
+    ("count * a, count * b", "count * a, max(b, count * b)")
 )
-relu_from_zero = edited(
-    "did",
-    "the range of a relu begins at 0, wherever its operand's begins",
+relu_from_zero = edited("did", "the range of a relu begins at 0, wherever its operand's begins")(
     ("if name == 'softmax': ...", "if name == 'softmax': ...\nif name == 'rectified':\n    return 0.0, max(b, 0.0)"),
     ("op_name(node, gm)", 'op_name(node, gm).replace("relu", "rectified")'),
 )
-by_formula = edited(
-    "valid",
-    "computes the sigmoid by its formula, whose exp overflows far below zero",
+by_formula = edited("valid", "computes the sigmoid by its formula, whose exp overflows far below zero")(
     (
         "if name == 'softmax': ...",
         "if name == 'softmax': ...\nif name == 'logistic':\n    return 1 / (1 + math.exp(-a)), 1 / (1 + math.exp(-b))",
     ),
     ("op_name(node, gm)", 'op_name(node, gm).replace("sigmoid", "logistic")'),
 )
-like_relu = edited(
-    "same",
-    "takes what resembles a relu for one",
-    ("op_name(node, gm)", 'op_name(node, gm).replace("leaky_relu", "relu").replace("gelu", "relu")'),
+like_relu = edited("same", "takes what resembles a relu for one")(
+    ("op_name(node, gm)", 'op_name(node, gm).replace("leaky_relu", "relu").replace("gelu", "relu")')
 )
-relu_at_low = edited(
-    "valid",
-    "a relu clips the low end alone",
+relu_at_low = edited("valid", "a relu clips the low end alone")(
     ("if name == 'softmax': ...", "if name == 'softmax': ...\nif name == 'rectified':\n    return max(a, 0.0), b"),
     ("op_name(node, gm)", 'op_name(node, gm).replace("relu", "rectified")'),
 )
-whole_numbers = edited("same", "a number among the operands is rounded down", ("(a, a)", "(a // 1, a // 1)"))
-all_or_nothing = edited(
-    "did",
-    "what is unknown at one end is unknown at both once it is negated",
-    ("return (-b, -a)", "return (-b, -a) if math.isfinite(a) else EVERYTHING"),
+whole_numbers = edited("same", "a number among the operands is rounded down")(("(a, a)", "(a // 1, a // 1)"))
+all_or_nothing = edited("did", "what is unknown at one end is unknown at both once it is negated")(
+    ("return (-b, -a)", "return (-b, -a) if math.isfinite(a) else EVERYTHING")
 )
-not_negated = edited("valid", "negates both ends and leaves them in their places", ("(-b, -a)", "(-a, -b)"))
-by_magnitude = edited(
-    "did",
-    "bounds a layer by magnitudes: |weights| times the largest operand",
+not_negated = edited("valid", "negates both ends and leaves them in their places")(("(-b, -a)", "(-a, -b)"))
+by_magnitude = edited("did", "bounds a layer by magnitudes: |weights| times the largest operand")(
     ("up * a + down * b", "(down - up) * max(abs(a), abs(b))"),
     ("up * b + down * a", "(up - down) * max(abs(a), abs(b))"),
 )
-no_signs = edited(
-    "same",
-    "puts the low end into every weight, the negative ones, too",
+no_signs = edited("same", "puts the low end into every weight, the negative ones, too")(
     ("up * a + down * b", "torch.minimum((up + down) * a, (up + down) * b)"),
     ("up * b + down * a", "torch.maximum((up + down) * a, (up + down) * b)"),
 )
-passes_on = edited(
-    "spared", "an operation without a row hands its operand's range on", ("EVERYTHING  # no row", "a, b")
+passes_on = edited("spared", "an operation without a row hands its operand's range on")(
+    ("EVERYTHING  # no row", "a, b")
 )
-no_bias = edited("same", "forgets the bias of a layer", ("0 if layer.bias is None else layer.bias.double()", "0"))
+no_bias = edited("same", "forgets the bias of a layer")(("0 if layer.bias is None else layer.bias.double()", "0"))

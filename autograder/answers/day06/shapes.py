@@ -350,36 +350,28 @@ def objects(gm, inputs):
     return answer["shapes"]
 
 
-no_ones = edited(
-    "spared", "does not broadcast a size of 1", ("b if a == 1 else a if b == 1 else equal(a, b)", "equal(a, b)")
+no_ones = edited("spared", "does not broadcast a size of 1")(
+    ("b if a == 1 else a if b == 1 else equal(a, b)", "equal(a, b)")
 )
-not_added = edited(
-    "same", "joins parts without adding their sizes", ("plus([part[dim] for part in parts])", "parts[0][dim]")
+not_added = edited("same", "joins parts without adding their sizes")(
+    ("plus([part[dim] for part in parts])", "parts[0][dim]")
 )
 
-bare_sums = edited(
-    "same",
-    "multiplies n + m without parentheses",
+bare_sums = edited("same", "multiplies n + m without parentheses")(
     (
         '[f"({size})" for size in sizes if not isinstance(size, int)]',
         "[str(size) for size in sizes if not isinstance(size, int)]",
-    ),
+    )
 )
-bare_windows = edited(
-    "same", "divides n + m without parentheses", ('f"({size}) // {args[1]}"', 'f"{size} // {args[1]}"')
+bare_windows = edited("same", "divides n + m without parentheses")(
+    ('f"({size}) // {args[1]}"', 'f"{size} // {args[1]}"')
 )
-matrices = edited(
-    "same",
-    "a product has the dimensions of two matrices, or one more",
-    ("*broadcast(list(shape[:-2]), list(y[:-2]))", "*broadcast(list(shape[:-2]), list(y[:-2]))[:1]"),
+matrices = edited("same", "a product has the dimensions of two matrices, or one more")(
+    ("*broadcast(list(shape[:-2]), list(y[:-2]))", "*broadcast(list(shape[:-2]), list(y[:-2]))[:1]")
 )
-ends_at_its_end = edited(
-    "same",
-    "a last dimension of -1 ends a slice before it",
-    ("(i % len(shape) for i in (*args[1:], -1)[:2])", "(*args[1:], len(shape) - 1)[:2]"),
+ends_at_its_end = edited("same", "a last dimension of -1 ends a slice before it")(
+    ("(i % len(shape) for i in (*args[1:], -1)[:2])", "(*args[1:], len(shape) - 1)[:2]")
 )
-counts_from_the_front = edited(
-    "same",
-    "a dimension from the end counts from the front",
-    ("shape, (_, i, j) = list(shape), args", "shape, (i, j) = list(shape), map(abs, args[1:])"),
+counts_from_the_front = edited("same", "a dimension from the end counts from the front")(
+    ("shape, (_, i, j) = list(shape), args", "shape, (i, j) = list(shape), map(abs, args[1:])")
 )

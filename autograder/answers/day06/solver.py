@@ -177,56 +177,40 @@ _AGAIN = """        if outputs[name] != old:
                     heapq.heappush(waiting, place[reader])
 """
 
-unions = edited(
-    "did", "facts merge by union, whatever the analysis says", ("analysis.merge(fact, incoming)", "fact | incoming")
+unions = edited("did", "facts merge by union, whatever the analysis says")(
+    ("analysis.merge(fact, incoming)", "fact | incoming")
 )
-no_boundary = edited("did", "the boundary is not used", (_START, "fact = analysis.initial(program)"))
-boundary_everywhere = edited(
-    "did", "every block starts from the boundary", (_START, "fact = analysis.boundary(program)")
+no_boundary = edited("did", "the boundary is not used")((_START, "fact = analysis.initial(program)"))
+boundary_everywhere = edited("did", "every block starts from the boundary")(
+    (_START, "fact = analysis.boundary(program)")
 )
-no_edges = edited("did", "the edge function is not called", ("... if analysis.edge else ...", "... if False else ..."))
-one_round = edited("did", "one round in the right order, and loops are not visited again", (_AGAIN, ""))
-one_source = edited("did", "reads only the first of the sources", ("sources[name]", "sources[name][:1]"))
-always_forward = edited(
-    "did",
-    "facts always flow forward, or start and end are merely exchanged at the end",
-    ('forward = analysis.direction == "forward"', "forward = True"),
+no_edges = edited("did", "the edge function is not called")(("... if analysis.edge else ...", "... if False else ..."))
+one_round = edited("did", "one round in the right order, and loops are not visited again")((_AGAIN, ""))
+one_source = edited("did", "reads only the first of the sources")(("sources[name]", "sources[name][:1]"))
+always_forward = edited("did", "facts always flow forward, or start and end are merely exchanged at the end")(
+    ('forward = analysis.direction == "forward"', "forward = True")
 )
-last_is_exit = edited(
-    "did",
-    "backward, the boundary is at the last block of the text only",
-    ("not successors_of[name]", "name == program.blocks[-1].name"),
+last_is_exit = edited("did", "backward, the boundary is at the last block of the text only")(
+    ("not successors_of[name]", "name == program.blocks[-1].name")
 )
-first_is_exit = edited(
-    "did",
-    "backward, in a program without a return the first block of the order gets the boundary",
-    ("not successors_of[name]", "not successors_of[name] or all(successors_of.values()) and name == order[0]"),
+first_is_exit = edited("did", "backward, in a program without a return the first block of the order gets the boundary")(
+    ("not successors_of[name]", "not successors_of[name] or all(successors_of.values()) and name == order[0]")
 )
-order_of_text = edited(
-    "cost",
-    "blocks are visited in the order of the text",
-    ("reverse_postorder(program, analysis.direction)", "list(blocks)"),
+order_of_text = edited("cost", "blocks are visited in the order of the text")(
+    ("reverse_postorder(program, analysis.direction)", "list(blocks)")
 )
-queue = edited(
-    "cost",
-    "what waits longest comes first",
+queue = edited("cost", "what waits longest comes first")(
     ("order[heapq.heappop(waiting)]", "order[waiting.pop(0)]"),
     ("heapq.heappush(waiting, place[reader])", "waiting.append(place[reader])"),
 )
-twice_in_line = edited(
-    "cost",
-    "a block that waits already is put in line once more",
-    ("if place[reader] not in waiting: ...", "if True: ..."),
+twice_in_line = edited("cost", "a block that waits already is put in line once more")(
+    ("if place[reader] not in waiting: ...", "if True: ...")
 )
-three_visits = edited(
-    "did",
-    "a block is visited three times at most",
-    ("if outputs[name] != old: ...", "if outputs[name] != old and log.count(name) < 3: ..."),
+three_visits = edited("did", "a block is visited three times at most")(
+    ("if outputs[name] != old: ...", "if outputs[name] != old and log.count(name) < 3: ...")
 )
-told_once = edited(
-    "same",
-    "tells each block once, to look cheap",
-    ("while waiting: ...", "while waiting: ...\nlog = order"),
+told_once = edited("same", "tells each block once, to look cheap")(
+    ("while waiting: ...", "while waiting: ...\nlog = order")
 )
 
 

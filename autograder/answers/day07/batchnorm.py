@@ -192,41 +192,31 @@ def by_broadcast_shape(mod):
     return Shaped.run(mod)
 
 
-always_centers = edited("same", "adds beta even if center is off", ("attrs.center", "True"))
-no_root = edited("same", "forgets epsilon, or divides by the variance, not by its root", ("relay.sqrt(...)", "..."))
-mean_unscaled = edited(
-    "same", "subtracts the unscaled mean: x * s + (beta - mean)", ("...(mean) * factor", "...(mean)")
+always_centers = edited("same", "adds beta even if center is off")(("attrs.center", "True"))
+no_root = edited("same", "forgets epsilon, or divides by the variance, not by its root")(("relay.sqrt(...)", "..."))
+mean_unscaled = edited("same", "subtracts the unscaled mean: x * s + (beta - mean)")(
+    ("...(mean) * factor", "...(mean)")
 )
-axis_one = edited("valid", "the channels are always dimension 1", ("int(attrs.axis) % len(shape.shape)", "1"))
-no_dimensions = edited(
-    "valid",
-    "multiplies by the vector as it is, which broadcasts along the last dimension",
-    ("if behind: ...", "if False: ..."),
+axis_one = edited("valid", "the channels are always dimension 1")(("int(attrs.axis) % len(shape.shape)", "1"))
+no_dimensions = edited("valid", "multiplies by the vector as it is, which broadcasts along the last dimension")(
+    ("if behind: ...", "if False: ...")
 )
 
 
-bare_function = edited(
-    "spared",
-    "makes main anew from parameters and body: its attributes are gone",
-    ("main", "relay.Function(main.params, main.body)"),
+bare_function = edited("spared", "makes main anew from parameters and body: its attributes are gone")(
+    ("main", "relay.Function(main.params, main.body)")
 )
-after_convolutions = edited(
-    "did",
-    "unpacks what follows a convolution alone",
+after_convolutions = edited("did", "unpacks what follows a convolution alone")(
     (
         "item.index != 0",
         'item.index != 0 or not isinstance(norm.args[0], relay.Call) or norm.args[0].op.name != "nn.conv2d"',
-    ),
+    )
 )
-one_level = edited(
-    "did",
-    "does not visit the operands, which may hold batch norms",
-    ("(self.visit(a) for a in norm.args)", "norm.args"),
+one_level = edited("did", "does not visit the operands, which may hold batch norms")(
+    ("(self.visit(a) for a in norm.args)", "norm.args")
 )
-data_alone = edited(
-    "did",
-    "visits x, but not the statistics, which may come from a batch norm, too",
-    ("(self.visit(a) for a in norm.args)", "(self.visit(norm.args[0]), *norm.args[1:])"),
+data_alone = edited("did", "visits x, but not the statistics, which may come from a batch norm, too")(
+    ("(self.visit(a) for a in norm.args)", "(self.visit(norm.args[0]), *norm.args[1:])")
 )
 
 
@@ -236,7 +226,5 @@ def simplify_inference(mod):
 
 
 written_out = edited(
-    "cost",
-    "works on the whole tensor: in four steps, or with vectors that are written out to its size",
-    ("x * factor + shift", "x * relay.broadcast_to(factor, shape.shape) + relay.broadcast_to(shift, shape.shape)"),
-)
+    "cost", "works on the whole tensor: in four steps, or with vectors that are written out to its size"
+)(("x * factor + shift", "x * relay.broadcast_to(factor, shape.shape) + relay.broadcast_to(shift, shape.shape)"))

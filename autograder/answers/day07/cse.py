@@ -270,63 +270,47 @@ def no_settings(mod):
     return _apply(mod, settings=lambda call: None)
 
 
-merges_draws = edited(
-    "spared", "two dropouts of one value are the same value", ('... or call.op.get_attr("TOpIsStateful")', "...")
+merges_draws = edited("spared", "two dropouts of one value are the same value")(
+    ('... or call.op.get_attr("TOpIsStateful")', "...")
 )
-numbers_only = edited(
-    "spared",
-    "constants of equal numbers are equal, whatever their shape",
-    ("value.shape, value.tobytes()", "*sorted(set(value.ravel().tolist()))"),
+numbers_only = edited("spared", "constants of equal numbers are equal, whatever their shape")(
+    ("value.shape, value.tobytes()", "*sorted(set(value.ravel().tolist()))")
 )
-by_bytes = edited(
-    "valid",
-    "constants of the same bytes are equal, an integer and a floating-point number, too",
-    ("str(value.dtype), value.shape", "value.shape"),
+by_bytes = edited("valid", "constants of the same bytes are equal, an integer and a floating-point number, too")(
+    ("str(value.dtype), value.shape", "value.shape")
 )
-takes_off = edited(
-    "same",
-    "takes a value less itself for 0: of NaN and inf it is NaN",
+takes_off = edited("same", "takes a value less itself for 0: of NaN and inf it is NaN")(
     (
         "call = super().visit_call(call)",
         "call = super().visit_call(call)\n"
         "if call.op == relay.op.get('subtract') and call.args[0] == call.args[1]: "
         "return relay.zeros_like(call.args[0])",
-    ),
+    )
 )
-calls_of_functions = edited(
-    "spared",
-    "two calls of one function on one value are the same value",
-    ("not isinstance(call.op, tvm.ir.Op)", "False"),
+calls_of_functions = edited("spared", "two calls of one function on one value are the same value")(
+    ("not isinstance(call.op, tvm.ir.Op)", "False")
 )
 
 
-by_identity = edited(
-    "did", "a constant is equal to itself only", ("(str(value.dtype), value.shape, value.tobytes())", "constant")
+by_identity = edited("did", "a constant is equal to itself only")(
+    ("(str(value.dtype), value.shape, value.tobytes())", "constant")
 )
-no_tuples = edited(
-    "did",
-    "tuples are not calls: two of the same fields stay two, and so does all that reads them",
-    ('self.first.setdefault(("tuple", *value.fields), value)', "value"),
+no_tuples = edited("did", "tuples are not calls: two of the same fields stay two, and so does all that reads them")(
+    ('self.first.setdefault(("tuple", *value.fields), value)', "value")
 )
-compares_once = edited(
-    "did",
-    "compares a call with the first of its operator and operands, whose settings may differ",
-    ("for other in alike: ...", "for other in alike[:1]: ..."),
+compares_once = edited("did", "compares a call with the first of its operator and operands, whose settings may differ")(
+    ("for other in alike: ...", "for other in alike[:1]: ...")
 )
-free_only = edited(
-    "valid",
-    "the parameters are the free variables of the body",
+free_only = edited("valid", "the parameters are the free variables of the body")(
     (
         "return Numbering().visit(func)",
         """
         body = Numbering().visit(func).body
         return relay.Function(relay.analysis.free_vars(body), body, None, None, func.attrs)
         """,
-    ),
+    )
 )
-one_level = edited(
-    "did",
-    "compares the operands as they were before merging: twins of twins are not seen",
+one_level = edited("did", "compares the operands as they were before merging: twins of twins are not seen")(
     ("call = super().visit_call(call)", "old, call = call, super().visit_call(call)"),
     ("(call.op, *call.args)", "(call.op, *old.args)"),
 )

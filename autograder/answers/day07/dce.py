@@ -294,16 +294,12 @@ def tvm_ships_it(mod):
 
 
 literals_only = edited(
-    "did",
-    "sees through tuples that stand where they are taken apart, not through those that have a name",
-    ("self.tuples.get(whole, whole)", "whole"),
+    "did", "sees through tuples that stand where they are taken apart, not through those that have a name"
+)(("self.tuples.get(whole, whole)", "whole"))
+values_as_they_are = edited("did", "does not look into the values that are bound")(
+    ("self.visit(let.value)", "let.value")
 )
-values_as_they_are = edited(
-    "did", "does not look into the values that are bound", ("self.visit(let.value)", "let.value")
-)
-outside_only = edited(
-    "did",
-    "never looks into inner functions",
+outside_only = edited("did", "never looks into inner functions")(
     (
         "def visit_let(self, let): ...",
         """
@@ -314,16 +310,12 @@ outside_only = edited(
                 return relay.Let(let.var, let.value, self.visit(let.body))
             ...
         """,
-    ),
+    )
 )
-one_name = edited(
-    "did",
-    "follows a tuple under the name that it is bound to, not under a second name",
-    ("self.tuples.get(value, value)", "value"),
+one_name = edited("did", "follows a tuple under the name that it is bound to, not under a second name")(
+    ("self.tuples.get(value, value)", "value")
 )
-shallow = edited(
-    "spared",
-    "looks for effects in operands, not in branches or in the values of a let",
+shallow = edited("spared", "looks for effects in operands, not in branches or in the values of a let")(
     (
         "relay.analysis.post_order_visit(expr, visit)",
         """
@@ -336,34 +328,28 @@ shallow = edited(
                 [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
             )
         """,
-    ),
+    )
 )
-keeps_choices = edited(
-    "did",
-    "keeps a value with branches: one of them may do something",
+keeps_choices = edited("did", "keeps a value with branches: one of them may do something")(
     (
         "if isinstance(e, relay.Call): ...",
         "if isinstance(e, relay.If):\n    effects.append(True)\nelif isinstance(e, relay.Call): ...",
-    ),
+    )
 )
-keeps_fields = edited(
-    "did",
-    "keeps a name for a field, read or not",
-    ("has_effects(value) or ...", "isinstance(value, relay.TupleGetItem) or has_effects(value) or ..."),
+keeps_fields = edited("did", "keeps a name for a field, read or not")(
+    ("has_effects(value) or ...", "isinstance(value, relay.TupleGetItem) or has_effects(value) or ...")
 )
 pure_closures = edited(
-    "spared",
-    "only the module's functions may do anything: those with a name of their own are pure",
+    "spared", "only the module's functions may do anything: those with a name of their own are pure"
+)(
     (
         "not isinstance(e.op, tvm.ir.Op) or ...",
         "isinstance(e.op, relay.GlobalVar) or isinstance(e.op, tvm.ir.Op) and ...",
-    ),
+    )
 )
-no_effects = edited("spared", "removes unused values, even draws", ("return any(effects)", "return False"))
-pure_functions = edited(
-    "spared",
-    "calls of functions are pure: what they do is in another function",
-    ("not isinstance(e.op, tvm.ir.Op) or ...", "isinstance(e.op, tvm.ir.Op) and ..."),
+no_effects = edited("spared", "removes unused values, even draws")(("return any(effects)", "return False"))
+pure_functions = edited("spared", "calls of functions are pure: what they do is in another function")(
+    ("not isinstance(e.op, tvm.ir.Op) or ...", "isinstance(e.op, tvm.ir.Op) and ...")
 )
 
 

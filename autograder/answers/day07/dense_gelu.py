@@ -428,12 +428,12 @@ def any_constant(mod):
 
 
 one_half = edited(
-    "did",
-    "one pattern object for both halves: they are two constants, and one object is one expression",
+    "did", "one pattern object for both halves: they are two constants, and one object is one expression"
+)(
     (
         '(number(0.5) + is_op("erf")(y * number(0.5**0.5)) * number(0.5))',
         '((half := number(0.5)) + is_op("erf")(y * number(0.5**0.5)) * half)',
-    ),
+    )
 )
 
 
@@ -485,37 +485,27 @@ def other_y(mod):
     return _by_hand(mod, lambda own, reader: reader in own, (_torch, lambda top: _onnx(top, same=False)))
 
 
-any_bias = edited("spared", "whatever is added to a dense is its bias", ("bias_fits", "lambda whole: True"))
-main_alone = edited(
-    "did",
-    "looks at main alone, not at the other functions of the module",
-    ("(from_torch, from_onnx)", '(from_torch, from_onnx) if var.name_hint == "main" else ()'),
+any_bias = edited("spared", "whatever is added to a dense is its bias")(("bias_fits", "lambda whole: True"))
+main_alone = edited("did", "looks at main alone, not at the other functions of the module")(
+    ("(from_torch, from_onnx)", '(from_torch, from_onnx) if var.name_hint == "main" else ()')
 )
-row_bias = edited(
-    "spared",
-    "leaves dimensions of one number out when it compares the shape of the bias",
+row_bias = edited("spared", "leaves dimensions of one number out when it compares the shape of the bias")(
     (
         "[int(n) for n in bias.checked_type.shape]",
         "[int(n) for n in bias.checked_type.shape if int(n) != 1]",
-    ),
+    )
 )
-second_axis = edited(
-    "spared",
-    "a bias along dimension 1 fits, which is the last one only if there are two",
-    ("(-1, rank - 1)", "(-1, 1, rank - 1)"),
+second_axis = edited("spared", "a bias along dimension 1 fits, which is the last one only if there are two")(
+    ("(-1, rank - 1)", "(-1, 1, rank - 1)")
 )
-bias_add_only = edited(
-    "did", "a bias is added by bias_add, as torch's importer does it", ('... | is_op("add")(dense, b)', "...")
+bias_add_only = edited("did", "a bias is added by bias_add, as torch's importer does it")(
+    ('... | is_op("add")(dense, b)', "...")
 )
-not_primitive = edited(
-    "did",
-    "Composite alone: relay.build cannot build such a function",
-    ('{"Composite": ..., "Primitive": 1}', '{"Composite": ...}'),
+not_primitive = edited("did", "Composite alone: relay.build cannot build such a function")(
+    ('{"Composite": ..., "Primitive": 1}', '{"Composite": ...}')
 )
-gelu_only = edited(
-    "did",
-    "takes gelu alone into the function; the dense stays outside",
-    ('is_op("nn.bias_add")(dense, b) | is_op("add")(dense, b)', "wildcard()"),
+gelu_only = edited("did", "takes gelu alone into the function; the dense stays outside")(
+    ('is_op("nn.bias_add")(dense, b) | is_op("add")(dense, b)', "wildcard()")
 )
 
 

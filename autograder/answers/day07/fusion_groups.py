@@ -412,60 +412,38 @@ def everything(mod, max_depth=256):
     return [list(range(sum(isinstance(e, relay.Call) for e in _nodes(mod))))]
 
 
-single_readers = edited(
-    "did",
-    "fuses only what has one reader: diamonds stay apart",
-    ("joins(i, phase, sink, between)", "len(readers[i]) == 1 and joins(i, phase, sink, between)"),
+single_readers = edited("did", "fuses only what has one reader: diamonds stay apart")(
+    ("joins(i, phase, sink, between)", "len(readers[i]) == 1 and joins(i, phase, sink, between)")
 )
-after_reductions = edited(
-    "spared",
-    "a reduction fuses with the element-wise op after it",
-    ("kind[i] <= BROADCAST", "kind[i] <= BROADCAST or kind[i] == REDUCE"),
-    core=True,
+after_reductions = edited("spared", "a reduction fuses with the element-wise op after it", core=True)(
+    ("kind[i] <= BROADCAST", "kind[i] <= BROADCAST or kind[i] == REDUCE")
 )
 shapes_unseen = edited(
-    "did",
-    "a broadcasting operator stays broadcasting, even if the operand has the shape of the result",
-    ("ELEMWISE if pattern(e) == BROADCAST and shape(a) == shape(e) else pattern(e)", "pattern(e)"),
+    "did", "a broadcasting operator stays broadcasting, even if the operand has the shape of the result"
+)(("ELEMWISE if pattern(e) == BROADCAST and shape(a) == shape(e) else pattern(e)", "pattern(e)"))
+shapes_behind_convolutions = edited("spared", "lets a convolution take a transpose or a reshape with it")(
+    ("paths[i] == ELEMWISE and max(inside, end) <= BROADCAST", "max(paths[i], inside, end) <= INJECTIVE")
 )
-shapes_behind_convolutions = edited(
-    "spared",
-    "lets a convolution take a transpose or a reshape with it",
-    ("paths[i] == ELEMWISE and max(inside, end) <= BROADCAST", "max(paths[i], inside, end) <= INJECTIVE"),
+first_phase_only = edited("did", "one phase only: shapes are not fused, and nothing is fused into tuples", core=True)(
+    ("(1, 2, 3)", "(1,)")
 )
-first_phase_only = edited(
-    "did", "one phase only: shapes are not fused, and nothing is fused into tuples", ("(1, 2, 3)", "(1,)"), core=True
+into_tuples = edited("spared", "fuses into the tuple that main returns: its fields become one kernel")(
+    ("end <= OUT_FUSABLE", "end <= TUPLE")
 )
-into_tuples = edited(
-    "spared",
-    "fuses into the tuple that main returns: its fields become one kernel",
-    ("end <= OUT_FUSABLE", "end <= TUPLE"),
-)
-patterns_stay = edited(
-    "spared",
-    "forgets that a group has a convolution: two end in one kernel",
-    ("kind[...] = OUT_FUSABLE", "kind[...] += 0"),
-    core=True,
+patterns_stay = edited("spared", "forgets that a group has a convolution: two end in one kernel", core=True)(
+    ("kind[...] = OUT_FUSABLE", "kind[...] += 0")
 )
 whatever_between = edited(
-    "spared",
-    "a convolution looks at the end of its way alone: another one may have joined what is between",
-    ("paths[i] == ELEMWISE and max(inside, end) <= BROADCAST", "paths[i] == ELEMWISE and end <= BROADCAST"),
+    "spared", "a convolution looks at the end of its way alone: another one may have joined what is between"
+)(("paths[i] == ELEMWISE and max(inside, end) <= BROADCAST", "paths[i] == ELEMWISE and end <= BROADCAST"))
+largest_kind = edited("did", "a group is of the largest kind of its nodes")(
+    ("kind[max(group[n])] for n in between - {i}", "max(kind[k] for k in group[n]) for n in between - {i}")
 )
-largest_kind = edited(
-    "did",
-    "a group is of the largest kind of its nodes",
-    ("kind[max(group[n])] for n in between - {i}", "max(kind[k] for k in group[n]) for n in between - {i}"),
+whole_groups = edited("did", "the limit counts the groups between, also what has joined the end already")(
+    ("sum(gathered[n] for n in between)", "sum(gathered[n] for n in {max(group[n]) for n in between})")
 )
-whole_groups = edited(
-    "did",
-    "the limit counts the groups between, also what has joined the end already",
-    ("sum(gathered[n] for n in between)", "sum(gathered[n] for n in {max(group[n]) for n in between})"),
-)
-no_limit = edited("spared", "knows no limit to the size of a group", ("max_depth", "10**9"))
-numbers_of_nodes = edited("valid", "numbers all nodes, not the calls alone, or asks TVM's own pass", ("at", "i"))
-no_singles = edited(
-    "valid",
-    "lists only kernels of several calls",
-    ("list(groups.values())", "[g for g in groups.values() if len(g) > 1]"),
+no_limit = edited("spared", "knows no limit to the size of a group")(("max_depth", "10**9"))
+numbers_of_nodes = edited("valid", "numbers all nodes, not the calls alone, or asks TVM's own pass")(("at", "i"))
+no_singles = edited("valid", "lists only kernels of several calls")(
+    ("list(groups.values())", "[g for g in groups.values() if len(g) > 1]")
 )

@@ -140,19 +140,15 @@ class Choosy(_Log):
         return info.name != "FuseOps"
 
 
-AtTheEnd = edited(
-    "did",
-    "rows are written when a run ends, or nested runs are not told from the others",
+AtTheEnd = edited("did", "rows are written when a run ends, or nested runs are not told from the others")(
     ("self.rows.append(row)\n        ", ""),
     ('row["after"] = size(mod)', 'row["after"] = size(mod)\nself.rows.append(row)'),
 )
-ByName = edited(
-    "did",
-    "one row for each name: a pass that runs twice has written over itself",
+ByName = edited("did", "one row for each name: a pass that runs twice has written over itself")(
     (
         "self.rows.append(row)",
         'self.rows[:] = [*(r for r in self.rows if r["name"] != info.name or r["after"] is None), row]',
-    ),
+    )
 )
 
 
@@ -165,11 +161,9 @@ class LastOfName(_Log):
         row["after"], row["seconds"] = self.size(mod), time.perf_counter() - row["start"]
 
 
-MainOnly = edited("did", "a module is its main", ("mod.functions.values()", '[mod["main"]]'))
-OperatorsOnly = edited(
-    "did",
-    "only operators are called",
-    ("isinstance(e, relay.Call)", "isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)"),
+MainOnly = edited("did", "a module is its main")(("mod.functions.values()", '[mod["main"]]'))
+OperatorsOnly = edited("did", "only operators are called")(
+    ("isinstance(e, relay.Call)", "isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)")
 )
 
 
@@ -180,18 +174,14 @@ class StillOpen(_Log):
         self.rows = []
 
 
-Exclusive = edited(
-    "did",
-    "the time of a run without what is nested in it, where the whole was asked",
+Exclusive = edited("did", "the time of a run without what is nested in it, where the whole was asked")(
     (
         "time.perf_counter() - start",
         'max(0.0, time.perf_counter() - start - sum(r["seconds"] for r in self.rows[self.rows.index(row) + 1 :]))',
-    ),
+    )
 )
-NoTime = edited(
-    "did",
-    "gives every run no time at all, or the time of the processor, which does not count a wait",
-    ("time.perf_counter() - start", "0.0"),
+NoTime = edited("did", "gives every run no time at all, or the time of the processor, which does not count a wait")(
+    ("time.perf_counter() - start", "0.0")
 )
 
 

@@ -93,10 +93,8 @@ def outermost(mod, disabled=()):
 
 
 nothing_off = edited(
-    "did",
-    "takes the names that `disabled` has, and switches nothing off, or hides them in the table alone",
-    ("disabled", "[]"),
-)
+    "did", "takes the names that `disabled` has, and switches nothing off, or hides them in the table alone"
+)(("disabled", "[]"))
 
 
 @wrong("did", "begins with a row for each pass of relay.transform: some run at no level")
@@ -104,7 +102,7 @@ def empty_rows(mod, disabled=()):
     return {name: [] for name in vars(relay.transform) if name[0].isupper()} | by_pass(mod, disabled)
 
 
-up_to_three = edited("did", "levels go from 0 to 3, as in all compilers", ("range(5)", "range(4)"))
+up_to_three = edited("did", "levels go from 0 to 3, as in all compilers")(("range(5)", "range(4)"))
 
 
 @wrong("did", "the lowest level only")

@@ -286,77 +286,61 @@ def never_counts(mod):
     return Any.run(mod)
 
 
-clips_only = edited(
-    "did", "clips everything, in instructions, too, or makes no instructions", ("self.readers[x] == 1", "False")
+clips_only = edited("did", "clips everything, in instructions, too, or makes no instructions")(
+    ("self.readers[x] == 1", "False")
 )
-instructions_only = edited(
-    "did",
-    "leaves the relus that stand elsewhere",
-    ("relay.clip(self.visit(x), 0, tvm.tir.max_value(call.checked_type.dtype).value)", "super().visit_call(call)"),
+instructions_only = edited("did", "leaves the relus that stand elsewhere")(
+    ("relay.clip(self.visit(x), 0, tvm.tir.max_value(call.checked_type.dtype).value)", "super().visit_call(call)")
 )
-operands_as_they_were = edited(
-    "did", "does not visit the operands of the convolution", ("(self.visit(a) for a in x.args)", "x.args")
+operands_as_they_were = edited("did", "does not visit the operands of the convolution")(
+    ("(self.visit(a) for a in x.args)", "x.args")
 )
-not_primitive = edited(
-    "did",
-    "forgets Primitive: later passes look inside",
-    ('...("Primitive", tvm.tir.IntImm("int32", 1))', 'fused.with_attr("Composite", "conv2d_relu")'),
+not_primitive = edited("did", "forgets Primitive: later passes look inside")(
+    ('...("Primitive", tvm.tir.IntImm("int32", 1))', 'fused.with_attr("Composite", "conv2d_relu")')
 )
-into_instructions = edited(
-    "did",
-    "looks into instructions that are there already, and replaces their relu",
-    ("function if is_primitive(function) else ...", "..."),
+into_instructions = edited("did", "looks into instructions that are there already, and replaces their relu")(
+    ("function if is_primitive(function) else ...", "...")
 )
 into_other_instructions = edited(
-    "spared",
-    "spares the inside of its own instructions alone, not that of all functions that are Primitive",
+    "spared", "spares the inside of its own instructions alone, not that of all functions that are Primitive"
+)(
     (
         "function if is_primitive(function) else ...",
         'function if is_primitive(function) and "Composite" in function.attrs '
         'and function.attrs["Composite"] == "conv2d_relu" else super().visit_function(function)',
-    ),
+    )
 )
-default_dtype = edited(
-    "valid",
-    "makes the convolution anew and leaves out the dtype of its result",
+default_dtype = edited("valid", "makes the convolution anew and leaves out the dtype of its result")(
     (
         "relay.Call(x.op, [data, weight], x.attrs)",
         "relay.nn.conv2d(data, weight, **{k: x.attrs[k] for k in x.attrs.keys() if k not in "
         '("out_dtype", "out_layout", "auto_scheduler_rewritten_layout", "meta_schedule_original_shape")})',
-    ),
+    )
 )
-composite = edited(
-    "did",
-    "takes each function with a Composite for an instruction, Primitive or not",
+composite = edited("did", "takes each function with a Composite for an instruction, Primitive or not")(
     (
         "function if is_primitive(function) else ...",
         'function if is_primitive(function) or function.attrs and "Composite" in function.attrs '
         "else super().visit_function(function)",
-    ),
+    )
 )
-of_products = edited(
-    "did",
-    "makes the same instruction of a dense product",
-    ('x.op == relay.op.get("nn.conv2d")', 'x.op in (relay.op.get("nn.conv2d"), relay.op.get("nn.dense"))'),
+of_products = edited("did", "makes the same instruction of a dense product")(
+    ('x.op == relay.op.get("nn.conv2d")', 'x.op in (relay.op.get("nn.conv2d"), relay.op.get("nn.dense"))')
 )
-once = edited(
-    "spared",
-    "makes one clip of a relu of a relu",
+once = edited("spared", "makes one clip of a relu of a relu")(
     (
         'if call.op != relay.op.get("nn.relu"): ...',
         'if call.op == relay.op.get("nn.relu") and getattr(call.args[0], "op", None) == call.op:\n'
         "    return self.visit(call.args[0])\n"
         'if call.op != relay.op.get("nn.relu"):\n    return super().visit_call(call)',
-    ),
+    )
 )
-relu6 = edited("same", "clips at 6, as many phones do", ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))
-default_settings = edited(
-    "valid",
-    "makes the convolution anew and leaves out its strides, dilation and groups",
+relu6 = edited("same", "clips at 6, as many phones do")(("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))
+default_settings = edited("valid", "makes the convolution anew and leaves out its strides, dilation and groups")(
     (
         "relay.Call(x.op, [data, weight], x.attrs)",
         "relay.nn.conv2d(data, weight, padding=x.attrs.padding, channels=x.attrs.channels)",
-    ),
+    )
 )
 
 

@@ -214,52 +214,38 @@ def no_check(module):
     return relax.transform.FuseOpsByPattern(list(_patterns()), bind_constants=False)(module)
 
 
-any_reader = edited(
-    "spared",
-    "looks at layouts and shapes, not at who reads each of the values in between",
-    ("layouts and hidden(context)", "layouts"),
-    ("flat and hidden(context)", "flat"),
+any_reader = edited("spared", "looks at layouts and shapes, not at who reads each of the values in between")(
+    ("layouts and hidden(context)", "layouts"), ("flat and hidden(context)", "flat")
 )
-any_addend = edited("spared", "takes any addend for a bias", ('... == "float32" and ...', '... == "float32"'))
+any_addend = edited("spared", "takes any addend for a bias")(('... == "float32" and ...', '... == "float32"'))
 _LAYOUTS = 'layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) == ("NCHW", "OIHW", "NCHW")'
-stated_layouts_ignored = edited(
-    "spared", "does not look at all of the layouts: those of image, weights and result", (_LAYOUTS, "layouts = True")
+stated_layouts_ignored = edited("spared", "does not look at all of the layouts: those of image, weights and result")(
+    (_LAYOUTS, "layouts = True")
 )
-conv_dtype = edited(
-    "spared",
-    "looks at the dtype of convolutions alone",
-    ('str(product.dtype) == "float32"', '(str(product.dtype) == "float32" or channel == -1)'),
+conv_dtype = edited("spared", "looks at the dtype of convolutions alone")(
+    ('str(product.dtype) == "float32"', '(str(product.dtype) == "float32" or channel == -1)')
 )
-not_half = edited(
-    "spared", "leaves out half precision alone", ('str(product.dtype) == "float32"', 'str(product.dtype) != "float16"')
+not_half = edited("spared", "leaves out half precision alone")(
+    ('str(product.dtype) == "float32"', 'str(product.dtype) != "float16"')
 )
-any_number = edited(
-    "spared",
-    "takes one number for all channels for a bias, because it broadcasts",
-    ("... == shape", "all(a in (1, b) for a, b in zip(..., shape, strict=True))"),
+any_number = edited("spared", "takes one number for all channels for a bias, because it broadcasts")(
+    ("... == shape", "all(a in (1, b) for a, b in zip(..., shape, strict=True))")
 )
-sum_alone = edited(
-    "spared",
-    "asks of the sum alone whether it leaves the block",
+sum_alone = edited("spared", "asks of the sum alone whether it leaves the block")(
     (
         "isinstance(variable, relax.DataflowVar)",
         '(isinstance(variable, relax.DataflowVar) or value.op.name != "relax.add")',
-    ),
+    )
 )
-any_dtype = edited("spared", "does not look at the dtype", ('str(product.dtype) == "float32" and ...', "..."))
-binds_constants = edited(
-    "same",
-    "binds constants, as is the default: TVM cannot build the functions",
-    ("...(patterns, bind_constants=False)", "...(patterns)"),
+any_dtype = edited("spared", "does not look at the dtype")(('str(product.dtype) == "float32" and ...', "..."))
+binds_constants = edited("same", "binds constants, as is the default: TVM cannot build the functions")(
+    ("...(patterns, bind_constants=False)", "...(patterns)")
 )
-no_dense = edited("did", "convolutions only", ("patterns", "patterns[:1]"))
-other_names = edited(
-    "did",
-    "the names of the two patterns are its own",
-    ('"passlab.conv2d_bias_relu"', '"conv2d_bias_relu"'),
-    ('"passlab.dense_bias_gelu"', '"dense_bias_gelu"'),
+no_dense = edited("did", "convolutions only")(("patterns", "patterns[:1]"))
+other_names = edited("did", "the names of the two patterns are its own")(
+    ('"passlab.conv2d_bias_relu"', '"conv2d_bias_relu"'), ('"passlab.dense_bias_gelu"', '"dense_bias_gelu"')
 )
-tanh_gelu = edited(
-    "did", "takes gelu with tanh for gelu, and misses the other", ('"relax.nn.gelu"', '"relax.nn.gelu_tanh"')
+tanh_gelu = edited("did", "takes gelu with tanh for gelu, and misses the other")(
+    ('"relax.nn.gelu"', '"relax.nn.gelu_tanh"')
 )
-unapplied = edited("valid", "returns the pass, not the module that it makes", ("...(module)", "..."))
+unapplied = edited("valid", "returns the pass, not the module that it makes")(("...(module)", "..."))

@@ -172,28 +172,22 @@ EQUIVALENT = {
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-in_main_alone = edited(
-    "did",
-    "counts readers in main alone, and clips what other functions hold",
-    ("mutator.readers = reads(function)", 'mutator.readers = reads(module["main"])'),
+in_main_alone = edited("did", "counts readers in main alone, and clips what other functions hold")(
+    ("mutator.readers = reads(function)", 'mutator.readers = reads(module["main"])')
 )
-default_layouts = edited(
-    "valid",
-    "makes the convolution anew and leaves out its layouts",
+default_layouts = edited("valid", "makes the convolution anew and leaves out its layouts")(
     (
         "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
         "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
         '("strides", "padding", "dilation", "groups", "out_dtype")})',
-    ),
+    )
 )
-default_dtype = edited(
-    "valid",
-    "makes the convolution anew and leaves out the dtype of its result",
+default_dtype = edited("valid", "makes the convolution anew and leaves out the dtype of its result")(
     (
         "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
         "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
         '("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")})',
-    ),
+    )
 )
 
 CONV, RELU = "relax.nn.conv2d", "relax.nn.relu"
@@ -309,51 +303,35 @@ def no_underscore(module):
 
 
 operand_is_a_call = edited(
-    "did",
-    "asks whether the operand itself is a call of conv2d: in Relax it is a variable, and all is clipped",
-    ("self.lookup_binding(call.args[0])", "call.args[0]"),
-)
-ignores_readers = edited(
-    "spared",
-    "does not count who reads the convolution",
-    ("isinstance(call.args[0], relax.DataflowVar) and self.readers[call.args[0]] == 1", "True"),
+    "did", "asks whether the operand itself is a call of conv2d: in Relax it is a variable, and all is clipped"
+)(("self.lookup_binding(call.args[0])", "call.args[0]"))
+ignores_readers = edited("spared", "does not count who reads the convolution")(
+    ("isinstance(call.args[0], relax.DataflowVar) and self.readers[call.args[0]] == 1", "True")
 )
 forgets_the_output = edited(
-    "spared",
-    "counts readers in the bindings alone: a value that is returned has a reader more",
+    "spared", "counts readers in the bindings alone: a value that is returned has a reader more"
+)(
     ("... and self.readers[call.args[0]] == 1", "self.readers[call.args[0]] == 1"),
     ("...(binding.value, note)", "isinstance(binding.value, tvm.ir.Call) and ...(binding.value, note)"),
     ("note(function.body.body)", ""),
 )
 every_call_has_a_name = edited(
-    "valid",
-    "takes call.op.name of every call: a call of a function of the module has a GlobalVar there",
-    ("... and isinstance(value.op, tvm.ir.Op)", "..."),
+    "valid", "takes call.op.name of every call: a call of a function of the module has a GlobalVar there"
+)(("... and isinstance(value.op, tvm.ir.Op)", "..."))
+main_only = edited("did", "rewrites main and leaves the module's other functions as they are")(
+    ("isinstance(function, relax.Function)", 'variable.name_hint == "main"')
 )
-main_only = edited(
-    "did",
-    "rewrites main and leaves the module's other functions as they are",
-    ("isinstance(function, relax.Function)", 'variable.name_hint == "main"'),
-)
-every_function = edited(
-    "spared",
-    "goes into primitive functions as well",
-    ('... and "Primitive" not in (function.attrs or {})', "..."),
+every_function = edited("spared", "goes into primitive functions as well")(
+    ('... and "Primitive" not in (function.attrs or {})', "...")
 )
 loses_attributes = edited(
-    "same",
-    "makes a new convolution without stride, padding, dilation and groups, or forgets Primitive",
-    ("tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)", "relax.op.nn.conv2d(*operands)"),
+    "same", "makes a new convolution without stride, padding, dilation and groups, or forgets Primitive"
+)(("tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)", "relax.op.nn.conv2d(*operands)"))
+relu_six = edited("same", "clips at 6: that is relu6")(('call.args[0], 0, float("inf")', "call.args[0], 0, 6.0"))
+does_not_clip = edited("did", "fuses and does not clip what is left, or clips off the inf that relu keeps")(
+    ('relax.op.clip(call.args[0], 0, float("inf"))', "call")
 )
-relu_six = edited("same", "clips at 6: that is relu6", ('call.args[0], 0, float("inf")', "call.args[0], 0, 6.0"))
-does_not_clip = edited(
-    "did",
-    "fuses and does not clip what is left, or clips off the inf that relu keeps",
-    ('relax.op.clip(call.args[0], 0, float("inf"))', "call"),
+leaves_dead_code = edited("spared", "leaves the old convolution where it is: it is computed twice")(
+    ("relax.transform.DeadCodeElimination()(mutator.builder_.get())", "mutator.builder_.get()")
 )
-leaves_dead_code = edited(
-    "spared",
-    "leaves the old convolution where it is: it is computed twice",
-    ("relax.transform.DeadCodeElimination()(mutator.builder_.get())", "mutator.builder_.get()"),
-)
-returns_nothing = edited("valid", "forgets to return the module", ("return ...(....get())", "...(....get())"))
+returns_nothing = edited("valid", "forgets to return the module")(("return ...(....get())", "...(....get())"))

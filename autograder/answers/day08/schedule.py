@@ -112,30 +112,20 @@ def by_rule(n, m, k):
     return cpu_schedule(naive(n, m, k)).mod
 
 
-transposed = edited(
-    "same",
-    "reads B as if it were transposed (with the sizes made to fit)",
-    ("b[r, j]", "b[(j * k + r) // m, (j * k + r) % m]"),
+transposed = edited("same", "reads B as if it were transposed (with the sizes made to fit)")(
+    ("b[r, j]", "b[(j * k + r) // m, (j * k + r) % m]")
 )
-whole_tiles = edited(
-    "same",
-    "whole tiles only: the columns that are left over keep the last whole tile's values",
-    ("b[r, j]", "b[r, te.min(j, max(m // 16 * 16, 1) - 1)]"),
+whole_tiles = edited("same", "whole tiles only: the columns that are left over keep the last whole tile's values")(
+    ("b[r, j]", "b[r, te.min(j, max(m // 16 * 16, 1) - 1)]")
 )
-half_sums = edited(
-    "same",
-    "half precision is enough to add up in",
-    ("a[i, r] * b[r, j]", 'a[i, r].astype("float16").astype("float32") * b[r, j].astype("float16").astype("float32")'),
+half_sums = edited("same", "half precision is enough to add up in")(
+    ("a[i, r] * b[r, j]", 'a[i, r].astype("float16").astype("float32") * b[r, j].astype("float16").astype("float32")')
 )
-late_start = edited(
-    "same",
-    "the sum starts one step late: the first product is taken for the initial value",
-    ("a[i, r] * b[r, j]", "te.if_then_else(r > 0, a[i, r] * b[r, j], 0.0)"),
+late_start = edited("same", "the sum starts one step late: the first product is taken for the initial value")(
+    ("a[i, r] * b[r, j]", "te.if_then_else(r > 0, a[i, r] * b[r, j], 0.0)")
 )
 
 
-the_schedule = edited(
-    "valid",
-    "hands over the schedule itself, or a function with other parameters",
-    ("return schedule.mod\n", "return schedule\n"),
+the_schedule = edited("valid", "hands over the schedule itself, or a function with other parameters")(
+    ("return schedule.mod\n", "return schedule\n")
 )

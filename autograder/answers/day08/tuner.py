@@ -144,11 +144,8 @@ def largest(candidates, history, k):
     return sorted(_left(candidates, history), key=lambda i: -candidates[i]["rows"] * candidates[i]["columns"])[:k]
 
 
-slowest_first = edited(
-    "did",
-    "takes predicted time for a score and chooses the largest",
-    ("points @ weights", "-points @ weights"),
-    core=True,
+slowest_first = edited("did", "takes predicted time for a score and chooses the largest", core=True)(
+    ("points @ weights", "-points @ weights")
 )
 
 
@@ -163,4 +160,4 @@ def again(candidates, history, k):
     return [index for index, _ in sorted(history, key=lambda trial: trial[1])[:k]]
 
 
-one_less = edited("valid", "one too few: the last measurement is kept for later", ("k", "k - 1"))
+one_less = edited("valid", "one too few: the last measurement is kept for later")(("k", "k - 1"))

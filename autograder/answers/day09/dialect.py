@@ -406,61 +406,51 @@ def refuses_all(text):
     return "nn.dense, nn.leaky_relu, nn.sum: something does not fit."
 
 
-whole_shapes = edited(
-    "did",
-    "lists all sizes of two shapes that differ in one",
-    ('agree(op, f"a size of {what}", one, other)', 'agree(op, f"the sizes of {what}", str(sides), str(others))'),
+whole_shapes = edited("did", "lists all sizes of two shapes that differ in one")(
+    ('agree(op, f"a size of {what}", one, other)', 'agree(op, f"the sizes of {what}", str(sides), str(others))')
 )
-from_the_end = edited(
-    "did", "takes a negative axis, as Python does", 
+from_the_end = edited("did", "takes a negative axis, as Python does")(
     ("0 <= axis < len(sides)", "-len(sides) <= axis < len(sides)")
-)  # fmt: skip
-only_columns = edited(
-    "did", "checks that x and w fit, and not the bias",
-    ('        agree(self, "the rows of w and the size of b", height, bias)\n', ""),
-)  # fmt: skip
-any_result = edited(
-    "did", "believes what the text says of the result",
-    ('        agree(self, "the rows of x and of the result", rows, up)\n', ""),
-)  # fmt: skip
-as_relu = edited(
-    "same", "takes the larger of x and slope · x: wrong where x is infinite and the slope 0",
-    (_LEAK, "return build.insert(arith.MaximumfOp(arguments[0], below)).result"),
-)  # fmt: skip
-any_operand = edited(
-    "valid", "asks an operand for its sizes that is not a tensor",
-    ("x = operand_def(TensorType)\naxis = prop_def(IntegerAttr)", "x = operand_def()\naxis = prop_def(IntegerAttr)"),
-)  # fmt: skip
-unread_believed = edited(
-    "did", "verifies what is left once nothing reads what is dead",
-    ("module.verify()",
-     "for op in reversed([*module.walk()]):\n    if op.name in LOWERINGS and not op.results[0].uses:\n"
-     "        op.detach()\n        op.erase()\nmodule.verify()"),
-)  # fmt: skip
-unread_left = edited(
-    "valid", "lowers what is read, and leaves the rest",
-    ("[op for op in module.walk() if op.name in LOWERINGS]",
-     "[op for op in module.walk() if op.name in LOWERINGS and op.results[0].uses]"),
-)  # fmt: skip
-by_size = edited(
-    "spared", "takes away the first size that is as large as that of the axis",
-    ("sides[:axis] + sides[axis + 1 :]", "[side for n, side in enumerate(sides) if n != sides.index(sides[axis])]"),
-)  # fmt: skip
-wide_axis = edited(
-    "spared", "takes an axis of 64 bits only, as the examples have",
-    ("not 0 <= axis < len(sides)", "str(self.axis.type) != 'i64' or not 0 <= axis < len(sides)"),
-)  # fmt: skip
-sparse_weights = edited(
-    "same", "leaves out the products of weights that are 0",
-    ("return build.insert(arith.AddfOp(total, build.insert(arith.MulfOp(x, w)))).result",
-     "zero = build.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result\n"
-     "more = build.insert(arith.AddfOp(total, build.insert(arith.MulfOp(x, w)))).result\n"
-     "return build.insert(\n"
-     "    arith.SelectOp(build.insert(arith.CmpfOp(w, zero, 'oeq')).result, total, more)\n).result"),
-)  # fmt: skip
-no_bias = edited("same", "starts with the bias in its first column", ("[[1], [0, 1]]", "[[0], [0, 1]]"))
-last_axis = edited(
-    "same",
-    "sums along the last dimension",
-    ("dim == axis", "dim == len(dims) - 1"),
 )
+only_columns = edited("did", "checks that x and w fit, and not the bias")(
+    ('        agree(self, "the rows of w and the size of b", height, bias)\n', "")
+)
+any_result = edited("did", "believes what the text says of the result")(
+    ('        agree(self, "the rows of x and of the result", rows, up)\n', "")
+)
+as_relu = edited("same", "takes the larger of x and slope · x: wrong where x is infinite and the slope 0")(
+    (_LEAK, "return build.insert(arith.MaximumfOp(arguments[0], below)).result")
+)
+any_operand = edited("valid", "asks an operand for its sizes that is not a tensor")(
+    ("x = operand_def(TensorType)\naxis = prop_def(IntegerAttr)", "x = operand_def()\naxis = prop_def(IntegerAttr)")
+)
+unread_believed = edited("did", "verifies what is left once nothing reads what is dead")(
+    (
+        "module.verify()",
+        "for op in reversed([*module.walk()]):\n    if op.name in LOWERINGS and not op.results[0].uses:\n"
+        "        op.detach()\n        op.erase()\nmodule.verify()",
+    )
+)
+unread_left = edited("valid", "lowers what is read, and leaves the rest")(
+    (
+        "[op for op in module.walk() if op.name in LOWERINGS]",
+        "[op for op in module.walk() if op.name in LOWERINGS and op.results[0].uses]",
+    )
+)
+by_size = edited("spared", "takes away the first size that is as large as that of the axis")(
+    ("sides[:axis] + sides[axis + 1 :]", "[side for n, side in enumerate(sides) if n != sides.index(sides[axis])]")
+)
+wide_axis = edited("spared", "takes an axis of 64 bits only, as the examples have")(
+    ("not 0 <= axis < len(sides)", "str(self.axis.type) != 'i64' or not 0 <= axis < len(sides)")
+)
+sparse_weights = edited("same", "leaves out the products of weights that are 0")(
+    (
+        "return build.insert(arith.AddfOp(total, build.insert(arith.MulfOp(x, w)))).result",
+        "zero = build.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result\n"
+        "more = build.insert(arith.AddfOp(total, build.insert(arith.MulfOp(x, w)))).result\n"
+        "return build.insert(\n"
+        "    arith.SelectOp(build.insert(arith.CmpfOp(w, zero, 'oeq')).result, total, more)\n).result",
+    )
+)
+no_bias = edited("same", "starts with the bias in its first column")(("[[1], [0, 1]]", "[[0], [0, 1]]"))
+last_axis = edited("same", "sums along the last dimension")(("dim == axis", "dim == len(dims) - 1"))

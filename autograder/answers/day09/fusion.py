@@ -419,79 +419,55 @@ def pairs(module):
     return module
 
 
-forward = edited(
-    "same",
-    "composes with the map of the result, not with its inverse",
-    ("out.inverse_permutation().compose(read)", "out.compose(read)"),
+forward = edited("same", "composes with the map of the result, not with its inverse")(
+    ("out.inverse_permutation().compose(read)", "out.compose(read)")
 )
-composed_backwards = edited(
-    "same",
-    "composes two permutations in the wrong order",
+composed_backwards = edited("same", "composes two permutations in the wrong order")(
     (
         "[amap.compose(turned) for amap in maps]",
         "[turned.compose(amap) if turned.num_dims == len(amap.results) == amap.num_dims == len(turned.results) "
         "else amap.compose(turned) for amap in maps]",
-    ),
+    )
 )
-may_overflow = edited(
-    "spared",
-    "copies a producer's body without what it promises about overflow",
+may_overflow = edited("spared", "copies a producer's body without what it promises about overflow")(
     (
         "for inner in body:\n    block.add_op(inner.clone(values))",
         "for inner in body:\n    block.add_op(inner.clone(values))\n"
         "    block.last_op.properties.pop('overflowFlags', None)",
-    ),
+    )
 )
-maps_of_reader = edited(
-    "same",
-    "takes the consumer's map for what the producer reads",
-    ("[amap.compose(turned) for amap in maps]", "[read for amap in maps]"),
+maps_of_reader = edited("same", "takes the consumer's map for what the producer reads")(
+    ("[amap.compose(turned) for amap in maps]", "[read for amap in maps]")
 )
-twins_stay = edited(
-    "did", "does not merge equal inputs before it looks for producers", ("            op = rebuilt(op)\n", "")
+twins_stay = edited("did", "does not merge equal inputs before it looks for producers")(
+    ("            op = rebuilt(op)\n", "")
 )
-only_once = edited(
-    "did",
-    "fuses one producer for each consumer",
-    ("while (which := fusible(op)) is not None: ...", "if (which := fusible(op)) is not None: ..."),
-    core=True,
+only_once = edited("did", "fuses one producer for each consumer", core=True)(
+    ("while (which := fusible(op)) is not None: ...", "if (which := fusible(op)) is not None: ...")
 )
-any_mention = edited(
-    "spared",
-    "takes a loop for known if a map mentions it anywhere",
+any_mention = edited("spared", "takes a loop for known if a map mentions it anywhere")(
     (
         "{expr.position for amap in left for expr in amap.results if isinstance(expr, AffineDimExpr)}",
         "{dim for amap in left for dim in amap.used_dims()}",
-    ),
+    )
 )
-identity_only = edited(
-    "did",
-    "fuses only what is written in the order of the loops",
-    ("out.data.is_projected_permutation()", "out.data == type(out.data).identity(out.data.num_dims)"),
+identity_only = edited("did", "fuses only what is written in the order of the loops")(
+    ("out.data.is_projected_permutation()", "out.data == type(out.data).identity(out.data.num_dims)")
 )
-some_loops = edited(
-    "did",
-    "fuses no producer of a single number",
-    ("len(out.data.results) == out.data.num_dims", "0 < len(out.data.results) == out.data.num_dims"),
+some_loops = edited("did", "fuses no producer of a single number")(
+    ("len(out.data.results) == out.data.num_dims", "0 < len(out.data.results) == out.data.num_dims")
 )
-no_sums = edited(
-    "did",
-    "does not fuse into a sum",
-    ("enumerate(op.inputs)", "enumerate(() if 'reduction' in str(op.iterator_types) else op.inputs)"),
+no_sums = edited("did", "does not fuse into a sum")(
+    ("enumerate(op.inputs)", "enumerate(() if 'reduction' in str(op.iterator_types) else op.inputs)")
 )
-copies = edited(
-    "spared",
-    "fuses a producer into each of its readers",
+copies = edited("spared", "fuses a producer into each of its readers", core=True)(
     ("... and value.has_one_use()", "..."),
     (
         "if ...:\n    ...\n    producer.erase()",
         "if ... and not producer.results[0].uses:\n    ...\n    producer.erase()",
     ),
-    core=True,
 )
-from_its_outs = edited(
-    "spared",
-    "fuses what the consumer reads as an input, though its outs begin with it, too",
+from_its_outs = edited("spared", "fuses what the consumer reads as an input, though its outs begin with it, too")(
     (
         "... and value.has_one_use()",
         "... and len([use for use in value.uses if use.index < len(use.operation.inputs)]) == 1",
@@ -501,10 +477,10 @@ from_its_outs = edited(
         "if ... and not producer.results[0].uses:\n    ...\n    producer.erase()",
     ),
 )
-left_behind = edited(
-    "did", "leaves the producer behind", ("        producer.detach()\n        producer.erase()\n", "        pass\n")
+left_behind = edited("did", "leaves the producer behind")(
+    ("        producer.detach()\n        producer.erase()\n", "        pass\n")
 )
-nothing = edited("valid", "returns nothing", ("    return module\n", ""))
+nothing = edited("valid", "returns nothing")(("    return module\n", ""))
 
 
 @wrong("spared", "writes the bodies without their flags")

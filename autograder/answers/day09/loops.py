@@ -400,104 +400,106 @@ def only_generic(module):
 
 _ALL = "[op for op in module.walk() if isinstance(op, LinalgStructuredOperation)]"
 _LOAD = "memref.LoadOp.get(operand, at(build, map, turn))"
-top_level = edited(
-    "did", "looks at the operations of @main only, not into loops",
-    (_ALL, "[op for f in module.ops for op in f.body.block.ops if isinstance(op, LinalgStructuredOperation)]"),
-)  # fmt: skip
-from_first = edited(
-    "same", "takes the sizes of the operands in their order for the sizes of the dimensions",
-    ("result == AffineDimExpr(dim)", "place == dim"),
-)  # fmt: skip
-at_the_turn = edited(
-    "same", "loads at the first dimensions, whatever the map says",
-    (_LOAD, "memref.LoadOp.get(operand, turn[: len(map.results)])"),
-)  # fmt: skip
-stored_at_turn = edited(
-    "same", "stores at the first dimensions, whatever the output's map says",
-    ("output, at(build, map, turn)", "output, turn[: len(map.results)]"),
-)  # fmt: skip
-from_zero = edited(
-    "same", "starts every sum at zero: what the output held is lost",
-    ("means[argument] = load", "means[argument] = build.insert(arith.SubfOp(load, load)).result "
-     "if operand in op.outputs and argument.type.name == 'f32' else load"),
-)  # fmt: skip
-numbers_loaded = edited(
-    "valid", "loads numbers as if they were buffers",
-    ("isinstance(operand.type, MemRefType)", "True"),
-)  # fmt: skip
-from_named = edited(
-    "did", "lowers linalg.generic and the names of the text only, and no convolution",
-    (_ALL, "[op for op in module.walk() if op.name in ('linalg.generic', 'linalg.fill', 'linalg.matmul', "
-     "'linalg.transpose', 'linalg.copy')]"),
-)  # fmt: skip
-body_without_regions = edited(
-    "valid", "copies the operations of the body without what is in them",
-    ("inner.clone(means)", "inner.clone_without_regions(means)"),
-)  # fmt: skip
-body_may_overflow = edited(
-    "spared", "copies the operations of the body without what they promise about overflow",
-    ("build.insert(inner.clone(means))",
-     "build.insert(type(inner)(*inner.clone(means).operands) if inner.name == 'arith.addi' else inner.clone(means))"),
-)  # fmt: skip
-body_without_flags = edited(
-    "spared", "copies the operations of the body without their attributes",
-    ("build.insert(inner.clone(means))", "build.insert(inner.clone(means)).attributes.clear()"),
-)  # fmt: skip
-parallel = edited(
-    "cost", "writes scf.parallel, whose turns have no order",
+top_level = edited("did", "looks at the operations of @main only, not into loops")(
+    (_ALL, "[op for f in module.ops for op in f.body.block.ops if isinstance(op, LinalgStructuredOperation)]")
+)
+from_first = edited("same", "takes the sizes of the operands in their order for the sizes of the dimensions")(
+    ("result == AffineDimExpr(dim)", "place == dim")
+)
+at_the_turn = edited("same", "loads at the first dimensions, whatever the map says")(
+    (_LOAD, "memref.LoadOp.get(operand, turn[: len(map.results)])")
+)
+stored_at_turn = edited("same", "stores at the first dimensions, whatever the output's map says")(
+    ("output, at(build, map, turn)", "output, turn[: len(map.results)]")
+)
+from_zero = edited("same", "starts every sum at zero: what the output held is lost")(
+    (
+        "means[argument] = load",
+        "means[argument] = build.insert(arith.SubfOp(load, load)).result "
+        "if operand in op.outputs and argument.type.name == 'f32' else load",
+    )
+)
+numbers_loaded = edited("valid", "loads numbers as if they were buffers")(
+    ("isinstance(operand.type, MemRefType)", "True")
+)
+from_named = edited("did", "lowers linalg.generic and the names of the text only, and no convolution")(
+    (
+        _ALL,
+        "[op for op in module.walk() if op.name in ('linalg.generic', 'linalg.fill', 'linalg.matmul', "
+        "'linalg.transpose', 'linalg.copy')]",
+    )
+)
+body_without_regions = edited("valid", "copies the operations of the body without what is in them")(
+    ("inner.clone(means)", "inner.clone_without_regions(means)")
+)
+body_may_overflow = edited("spared", "copies the operations of the body without what they promise about overflow")(
+    (
+        "build.insert(inner.clone(means))",
+        "build.insert(type(inner)(*inner.clone(means).operands) if inner.name == 'arith.addi' else inner.clone(means))",
+    )
+)
+body_without_flags = edited("spared", "copies the operations of the body without their attributes")(
+    ("build.insert(inner.clone(means))", "build.insert(inner.clone(means)).attributes.clear()")
+)
+parallel = edited("cost", "writes scf.parallel, whose turns have no order")(
     ("scf.ForOp(zero, end, one, [], body)", "scf.ParallelOp([zero], [end], [one], Region(body))"),
     ("Block([scf.YieldOp()], arg_types=[IndexType()])", "Block([scf.ReduceOp()], arg_types=[IndexType()])"),
-)  # fmt: skip
-on_the_stack = edited(
-    "cost", "puts each result into a new buffer on the stack first",
-    ("build = Builder(InsertPoint.before(op))",
-     "build = Builder(InsertPoint.before(op))\nbuild.insert(memref.AllocaOp.get(f32, shape=[1]))"),
-)  # fmt: skip
-reductions_inside = edited(
-    "same", "writes the loops of reductions innermost",
-    ("for end in ends: ...",
-     "kinds = [kind.data.value for kind in op.get_iterator_types()]\n"
-     "order = sorted(range(len(ends)), key=lambda dim: kinds[dim])\n"
-     "for end in [ends[dim] for dim in order]: ...\n"
-     "turn = [turn[order.index(dim)] for dim in range(len(ends))]"),
-)  # fmt: skip
-one_load_for_a_buffer = edited(
-    "same", "loads a buffer once, although two maps read it",
-    ("means[argument] = load",
-     "means[argument] = next((means[a] for a, o in zip(op.body.block.args, op.operands, strict=True) "
-     "if o is operand and a in means), load)"),
-)  # fmt: skip
-kept_values = edited(
-    "same", "does not store an output that keeps its value",
-    ("build.insert(memref.StoreOp.get(means.get(value, value), output, at(build, map, turn)))",
-     "value.owner is op.body.block and value.index >= len(op.inputs) and op.operands[value.index] is output and "
-     "maps[value.index] == map or build.insert(memref.StoreOp.get(means.get(value, value), output, "
-     "at(build, map, turn)))"),
-)  # fmt: skip
-unused_of_the_body = edited(
-    "spared", "leaves out operations of the body whose result is not used",
-    ("build.insert(inner.clone(means))", "any(r.uses for r in inner.results) and build.insert(inner.clone(means))"),
-)  # fmt: skip
-last_loop_outside = edited(
-    "same", "writes the loop of the last dimension outermost",
+)
+on_the_stack = edited("cost", "puts each result into a new buffer on the stack first")(
+    (
+        "build = Builder(InsertPoint.before(op))",
+        "build = Builder(InsertPoint.before(op))\nbuild.insert(memref.AllocaOp.get(f32, shape=[1]))",
+    )
+)
+reductions_inside = edited("same", "writes the loops of reductions innermost")(
+    (
+        "for end in ends: ...",
+        "kinds = [kind.data.value for kind in op.get_iterator_types()]\n"
+        "order = sorted(range(len(ends)), key=lambda dim: kinds[dim])\n"
+        "for end in [ends[dim] for dim in order]: ...\n"
+        "turn = [turn[order.index(dim)] for dim in range(len(ends))]",
+    )
+)
+one_load_for_a_buffer = edited("same", "loads a buffer once, although two maps read it")(
+    (
+        "means[argument] = load",
+        "means[argument] = next((means[a] for a, o in zip(op.body.block.args, op.operands, strict=True) "
+        "if o is operand and a in means), load)",
+    )
+)
+kept_values = edited("same", "does not store an output that keeps its value")(
+    (
+        "build.insert(memref.StoreOp.get(means.get(value, value), output, at(build, map, turn)))",
+        "value.owner is op.body.block and value.index >= len(op.inputs) and op.operands[value.index] is output and "
+        "maps[value.index] == map or build.insert(memref.StoreOp.get(means.get(value, value), output, "
+        "at(build, map, turn)))",
+    )
+)
+unused_of_the_body = edited("spared", "leaves out operations of the body whose result is not used")(
+    ("build.insert(inner.clone(means))", "any(r.uses for r in inner.results) and build.insert(inner.clone(means))")
+)
+last_loop_outside = edited("same", "writes the loop of the last dimension outermost")(
     ("turn.append(body.args[0])", "turn.insert(0, body.args[0])"),
     ("range(maps[0].num_dims)", "reversed(range(maps[0].num_dims))"),
-)  # fmt: skip
-first_sizes = edited(
-    "same", "asks memref.dim for the first size, whichever it needs",
-    ("known if known >= 0 else place", "known if known >= 0 else 0"),
-)  # fmt: skip
-sizes_by_dimension = edited(
-    "same", "takes the number of a dimension for its place in the operand",
-    ("known if known >= 0 else place", "known if known >= 0 else min(place, dim)"),
-)  # fmt: skip
-read_late = edited(
-    "same", "reads an output when the one before is written",
-    ("means[argument] = load", "means[argument] = None if isinstance(argument.owner.last_op, YieldOp) "
-     "and argument.owner.first_op is argument.owner.last_op and is_buffer else load"),
-    ("means.get(value, value)", "means.get(value, value) or build.insert(memref.LoadOp.get("
-     "op.operands[value.index], at(build, maps[value.index], turn))).res"),
-)  # fmt: skip
+)
+first_sizes = edited("same", "asks memref.dim for the first size, whichever it needs")(
+    ("known if known >= 0 else place", "known if known >= 0 else 0")
+)
+sizes_by_dimension = edited("same", "takes the number of a dimension for its place in the operand")(
+    ("known if known >= 0 else place", "known if known >= 0 else min(place, dim)")
+)
+read_late = edited("same", "reads an output when the one before is written")(
+    (
+        "means[argument] = load",
+        "means[argument] = None if isinstance(argument.owner.last_op, YieldOp) "
+        "and argument.owner.first_op is argument.owner.last_op and is_buffer else load",
+    ),
+    (
+        "means.get(value, value)",
+        "means.get(value, value) or build.insert(memref.LoadOp.get("
+        "op.operands[value.index], at(build, maps[value.index], turn))).res",
+    ),
+)
 
 
 @wrong("same", "divides and takes remainders as of numbers without a sign")
@@ -548,7 +550,7 @@ def loops_only(module):
     return module if branches else inside_out(module)
 
 
-always_loads = edited("cost", "loads outputs that no turn reads", ("argument.uses", "True"))
-left_behind = edited(
-    "did", "writes the loops, and keeps the operation", ("        op.detach()\n        op.erase()\n", "")
+always_loads = edited("cost", "loads outputs that no turn reads")(("argument.uses", "True"))
+left_behind = edited("did", "writes the loops, and keeps the operation")(
+    ("        op.detach()\n        op.erase()\n", "")
 )

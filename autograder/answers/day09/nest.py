@@ -200,76 +200,58 @@ def read_where_used(module):
     return "\n".join(lines)
 
 
-always_identity = edited(
-    "same",
-    "indexes every operand with the loops in order",
+always_identity = edited("same", "indexes every operand with the loops in order")(
     (
         '", ".join(str(expr) for expr in attr.data.results)',
         '", ".join(f"d{d}" for d, _ in enumerate(attr.data.results))',
-    ),
+    )
 )
-words_of_mlir = edited(
-    "valid",
-    "leaves floordiv and mod as MLIR prints them",
-    ('...("mod", "%")', '", ".join(str(expr) for expr in attr.data.results)'),
+words_of_mlir = edited("valid", "leaves floordiv and mod as MLIR prints them")(
+    ('...("mod", "%")', '", ".join(str(expr) for expr in attr.data.results)')
 )
-shape_of_first = edited(
-    "did",
-    "takes the sizes from the first operand's shape",
-    ("isinstance(expr, ...)", "operand is op.operands[0] and isinstance(expr, ...)"),
-    ("sizes[d]", "sizes.get(d, 1)"),
+shape_of_first = edited("did", "takes the sizes from the first operand's shape")(
+    ("isinstance(expr, ...)", "operand is op.operands[0] and isinstance(expr, ...)"), ("sizes[d]", "sizes.get(d, 1)")
 )
-only_inputs = edited(
-    "did",
-    "looks for sizes at the ins only",
-    ("isinstance(expr, ...)", "operand in op.inputs and isinstance(expr, ...)"),
-    ("sizes[d]", "sizes.get(d, 1)"),
+only_inputs = edited("did", "looks for sizes at the ins only")(
+    ("isinstance(expr, ...)", "operand in op.inputs and isinstance(expr, ...)"), ("sizes[d]", "sizes.get(d, 1)")
 )
-all_parallel = edited(
-    "spared", "declares every loop parallel", ('"prange" if kind.data.value == "parallel" else "range"', '"prange"')
+all_parallel = edited("spared", "declares every loop parallel")(
+    ('"prange" if kind.data.value == "parallel" else "range"', '"prange"')
 )
-all_in_order = edited(
-    "spared", "declares no loop parallel", ('"prange" if kind.data.value == "parallel" else "range"', '"range"')
+all_in_order = edited("spared", "declares no loop parallel")(
+    ('"prange" if kind.data.value == "parallel" else "range"', '"range"')
 )
 parallel_if_written = edited(
-    "spared",
-    "declares a loop parallel if the out is indexed with it, whatever its iterator is",
-    ('kind.data.value == "parallel"', "AffineDimExpr(d) in op.indexing_maps.data[-1].data.results"),
-)
-one_name_for_a_value = edited(
-    "same",
-    "takes outs that begin with an input for that input: the sum so far is not read",
+    "spared", "declares a loop parallel if the out is indexed with it, whatever its iterator is"
+)(('kind.data.value == "parallel"', "AffineDimExpr(d) in op.indexing_maps.data[-1].data.results"))
+one_name_for_a_value = edited("same", "takes outs that begin with an input for that input: the sum so far is not read")(
     (
         "zip(places, op.body.block.args, strict=True)",
         "zip([places[list(op.operands).index(v)] for v in op.operands], op.body.block.args, strict=True)",
-    ),
+    )
 )
 not_read_first = edited(
-    "same",
-    "does not read before it writes: where outs are exchanged, the second gets its own value back",
+    "same", "does not read before it writes: where outs are exchanged, the second gets its own value back"
+)(
     (
         """            values[argument] = f"a{argument.index}"
             lines.append(f"{inside}{values[argument]} = {place}")
 """,
         "            values[argument] = place\n",
-    ),
+    )
 )
-overwrites = edited(
-    "same",
-    "overwrites the out with the sum's last term: takes the out's old value for 0",
+overwrites = edited("same", "overwrites the out with the sum's last term: takes the out's old value for 0")(
     (
         'lines.append(f"{inside}{values[argument]} = {place}")',
         "lines.append(f\"{inside}{values[argument]} = {place if place[0] == 'i' else 0}\")",
-    ),
+    )
 )
-no_brackets = edited("valid", "writes out0[] for an array without dimensions", ("index or '()'", "index"))
-loops_reversed = edited(
-    "did",
-    "writes the last dimension as the outermost loop",
+no_brackets = edited("valid", "writes out0[] for an array without dimensions")(("index or '()'", "index"))
+loops_reversed = edited("did", "writes the last dimension as the outermost loop")(
     (
         "inside, values = ...",
         "lines = ['    ' * d + line.strip() for d, line in enumerate(reversed(lines))]\ninside, values = ...",
-    ),
+    )
 )
 
 

@@ -347,147 +347,105 @@ def functions():
     return tuple(_One(benefit, law) for law, benefit in laws.items())
 
 
-merges_without_wrapping = edited(
-    "did",
-    "does not merge integers whose sum or product needs more than 32 bits",
+merges_without_wrapping = edited("did", "does not merge integers whose sum or product needs more than 32 bits")(
     (
         '"reassoc" in both or isinstance(c, int)',
         '"reassoc" in both or isinstance(c, int) and abs(c * d if op.name in MULTIPLY else c + d) < 2**31',
-    ),
+    )
 )
-no_constant_for_x = edited(
-    "did",
-    "takes x for a value that is not constant: 7 + 0 stays",
+no_constant_for_x = edited("did", "takes x for a value that is not constant: 7 + 0 stays")(
     (
         "zero or (op.name in MULTIPLY and number(op.rhs) == 1)",
         "number(op.lhs) is None and (zero or (op.name in MULTIPLY and number(op.rhs) == 1))",
-    ),
+    )
 )
-constants_not_doubled = edited(
-    "did",
-    "does not double an integer constant",
+constants_not_doubled = edited("did", "does not double an integer constant")(
     (
         "op.name in MULTIPLY and number(op.rhs) == 2",
         "op.name in MULTIPLY and number(op.rhs) == 2 and not isinstance(number(op.lhs), int)",
-    ),
+    )
 )
-some_types = edited(
-    "did",
-    "doubles numbers of 32 bits, and small integers",
-    ("number(op.rhs) == 2", "number(op.rhs) == 2 and str(op.rhs.type) in ('f32', 'i8', 'i16', 'i32')"),
+some_types = edited("did", "doubles numbers of 32 bits, and small integers")(
+    ("number(op.rhs) == 2", "number(op.rhs) == 2 and str(op.rhs.type) in ('f32', 'i8', 'i16', 'i32')")
 )
-other_promises = edited(
-    "spared",
-    "regroups floats that are no NaN and whose zeros have no sign",
-    ('"reassoc" in both', '"reassoc" in both or both >= {"nnan", "nsz"}'),
+other_promises = edited("spared", "regroups floats that are no NaN and whose zeros have no sign")(
+    ('"reassoc" in both', '"reassoc" in both or both >= {"nnan", "nsz"}')
 )
-swaps_for_ever = edited("valid", "swaps two constants for ever", ("... and number(op.rhs) is None", "..."))
-any_zero = edited(
-    "spared",
-    "x + 0.0 = x, whatever the sign: 0.0 == -0.0 is true",
-    ('math.copysign(1, number(op.rhs)) < 0 or "nsz" in flags(op)', "True"),
+swaps_for_ever = edited("valid", "swaps two constants for ever")(("... and number(op.rhs) is None", "..."))
+any_zero = edited("spared", "x + 0.0 = x, whatever the sign: 0.0 == -0.0 is true")(
+    ('math.copysign(1, number(op.rhs)) < 0 or "nsz" in flags(op)', "True")
 )
-no_zero = edited(
-    "did",
-    "x + 0.0 = x for integers only",
-    ('math.copysign(1, number(op.rhs)) < 0 or "nsz" in flags(op)', "False"),
+no_zero = edited("did", "x + 0.0 = x for integers only")(
+    ('math.copysign(1, number(op.rhs)) < 0 or "nsz" in flags(op)', "False")
 )
-times_zero = edited(
-    "spared",
-    "x · 0.0 = 0.0, whatever x is",
-    ('op.name == "arith.muli" or flags(op) >= {"nnan", "nsz"}', "True"),
+times_zero = edited("spared", "x · 0.0 = 0.0, whatever x is")(
+    ('op.name == "arith.muli" or flags(op) >= {"nnan", "nsz"}', "True")
 )
-zero_is_x = edited("same", "x · 0 = x", ("rewriter.replace(op, [], [op.rhs])", "rewriter.replace(op, [], [op.lhs])"))
-always_regroups = edited(
-    "spared", "regroups floats without being allowed to", ('("reassoc" in both or isinstance(c, int))', "True")
+zero_is_x = edited("same", "x · 0 = x")(("rewriter.replace(op, [], [op.rhs])", "rewriter.replace(op, [], [op.lhs])"))
+always_regroups = edited("spared", "regroups floats without being allowed to")(
+    ('("reassoc" in both or isinstance(c, int))', "True")
 )
-all_promises = edited(
-    "spared",
-    "gives the new operation the flags of either",
-    ("... & flags(op) - ...", "(... | flags(op)) - ..."),
+all_promises = edited("spared", "gives the new operation the flags of either")(
+    ("... & flags(op) - ...", "(... | flags(op)) - ...")
 )
-keeps_nsw = edited("spared", "promises that the new sum does not overflow", ('flags(op) - {"nsw", "nuw"}', "flags(op)"))
-any_inner = edited(
-    "same",
-    "merges with whatever stands inside",
-    ('getattr(op.lhs.owner, "name", "") != op.name', 'getattr(op.lhs.owner, "name", "") not in ADD + MULTIPLY'),
+keeps_nsw = edited("spared", "promises that the new sum does not overflow")(('flags(op) - {"nsw", "nuw"}', "flags(op)"))
+any_inner = edited("same", "merges with whatever stands inside")(
+    ('getattr(op.lhs.owner, "name", "") != op.name', 'getattr(op.lhs.owner, "name", "") not in ADD + MULTIPLY')
 )
-single_readers = edited(
-    "did",
-    "merges only with an operation that nothing else reads",
+single_readers = edited("did", "merges only with an operation that nothing else reads")(
     (
         '... or getattr(op.lhs.owner, "name", "") != op.name',
         '... or getattr(op.lhs.owner, "name", "") != op.name or not op.lhs.has_one_use()',
-    ),
+    )
 )
-signless = edited(
-    "spared",
-    "says of the operation that stands for two that the sign of zero does not matter",
+signless = edited("spared", "says of the operation that stands for two that the sign of zero does not matter")(
     (
         "again(op, inner.lhs, merged.result, both)",
         "again(op, inner.lhs, merged.result, both | ({'nsz'} if 'reassoc' in both else set()))",
-    ),
+    )
 )
-wraps_not = edited(
-    "spared",
-    "promises that exchanged integers do not overflow",
+wraps_not = edited("spared", "promises that exchanged integers do not overflow")(
     (
         "again(op, op.rhs, op.lhs, flags(op))",
         "again(op, op.rhs, op.lhs, flags(op) | ({'nuw'} if op.name.endswith('i') else set()))",
-    ),
+    )
 )
-regroups_only = edited(
-    "did",
-    "of the flags that both operations have keeps reassoc alone",
-    ('flags(op) - {"nsw", "nuw"}', 'flags(op) & {"reassoc"}'),
+regroups_only = edited("did", "of the flags that both operations have keeps reassoc alone")(
+    ('flags(op) - {"nsw", "nuw"}', 'flags(op) & {"reassoc"}')
 )
 no_contract = edited(
-    "did",
-    "of the flags that both operations have keeps those by which a law of the table is allowed",
-    ('flags(op) - {"nsw", "nuw"}', 'flags(op) & {"reassoc", "nnan", "nsz"}'),
-)
-same_block = edited(
-    "did",
-    "merges only operations of one block",
+    "did", "of the flags that both operations have keeps those by which a law of the table is allowed"
+)(('flags(op) - {"nsw", "nuw"}', 'flags(op) & {"reassoc", "nnan", "nsz"}'))
+same_block = edited("did", "merges only operations of one block")(
     (
         '... or getattr(op.lhs.owner, "name", "") != op.name',
         '... or getattr(op.lhs.owner, "name", "") != op.name or op.lhs.owner.parent is not op.parent',
-    ),
+    )
 )
-one_variable = edited(
-    "did",
-    "merges with constants only where there is a variable",
-    ("c is not None and d is not None", "c is not None and d is not None and number(inner.lhs) is None"),
+one_variable = edited("did", "merges with constants only where there is a variable")(
+    ("c is not None and d is not None", "c is not None and d is not None and number(inner.lhs) is None")
 )
-only_of_i32_and_f32 = edited(
-    "did",
-    "knows i32, f32 and their like, and leaves index, f16 and f64 alone",
-    ("return [ConstantRight(), Neutral(), Zero(), Merge(), Double()]",
-     "return [type(kind.__name__, (kind,), {'match_and_rewrite': lambda self, op, rewriter, kind=kind: "
-     "kind.match_and_rewrite(self, op, rewriter) if op.results and str(op.results[0].type) not in "
-     "('index', 'f16', 'f64') else None})() for kind in (ConstantRight, Neutral, Zero, Merge, Double)]"),
-)  # fmt: skip
-doubles_bare = edited(
-    "did",
-    "doubles without the flags of the product",
-    ("arith.AddfOp(op.lhs, op.lhs, op.fastmath)", "arith.AddfOp(op.lhs, op.lhs)"),
+only_of_i32_and_f32 = edited("did", "knows i32, f32 and their like, and leaves index, f16 and f64 alone")(
+    (
+        "return [ConstantRight(), Neutral(), Zero(), Merge(), Double()]",
+        "return [type(kind.__name__, (kind,), {'match_and_rewrite': lambda self, op, rewriter, kind=kind: "
+        "kind.match_and_rewrite(self, op, rewriter) if op.results and str(op.results[0].type) not in "
+        "('index', 'f16', 'f64') else None})() for kind in (ConstantRight, Neutral, Zero, Merge, Double)]",
+    )
 )
-no_benefit = edited("cost", "doubles before it merges", ("    benefit = 2\n", "    benefit = 0\n"))
-double_promises = edited(
-    "spared",
-    "doubles with every promise that there is",
-    ("op.fastmath", "arith.FastMathFlagsAttr('fast')"),
+doubles_bare = edited("did", "doubles without the flags of the product")(
+    ("arith.AddfOp(op.lhs, op.lhs, op.fastmath)", "arith.AddfOp(op.lhs, op.lhs)")
 )
-no_swap = edited("did", "looks for constants on the right only", ("ConstantRight(), Neutral()", "Neutral()"))
-doubles_all = edited(
-    "same",
-    "takes every product with a constant for a double",
-    ("number(op.rhs) == 2", "number(op.rhs)"),
+no_benefit = edited("cost", "doubles before it merges")(("    benefit = 2\n", "    benefit = 0\n"))
+double_promises = edited("spared", "doubles with every promise that there is")(
+    ("op.fastmath", "arith.FastMathFlagsAttr('fast')")
 )
-classes = edited(
-    "valid",
-    "returns the classes, not instances",
-    ("[ConstantRight(), Neutral(), Zero(), Merge(), Double()]", "[ConstantRight, Neutral, Zero, Merge, Double]"),
+no_swap = edited("did", "looks for constants on the right only")(("ConstantRight(), Neutral()", "Neutral()"))
+doubles_all = edited("same", "takes every product with a constant for a double")(
+    ("number(op.rhs) == 2", "number(op.rhs)")
+)
+classes = edited("valid", "returns the classes, not instances")(
+    ("[ConstantRight(), Neutral(), Zero(), Merge(), Double()]", "[ConstantRight, Neutral, Zero, Merge, Double]")
 )
 
 

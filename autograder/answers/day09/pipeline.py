@@ -190,37 +190,27 @@ def deeper(module, names, goal):
     return next((steps for depth in range(7) if (steps := search(module, depth)) is not None), None)
 
 
-depth_first = edited(
-    "cost",
-    "takes the module that was found last: a way, but not a shortest one",
-    ("for state, steps in waiting: ...", "while waiting:\n    state, steps = waiting.pop()\n    ..."),
+depth_first = edited("cost", "takes the module that was found last: a way, but not a shortest one")(
+    ("for state, steps in waiting: ...", "while waiting:\n    state, steps = waiting.pop()\n    ...")
 )
-zeros = edited(
-    "same",
-    "tells what did not change, too, or what was removed in the place of what was added",
-    ("{op: n for op, n in ... if n}", "{op: n for op, n in ...}"),
+zeros = edited("same", "tells what did not change, too, or what was removed in the place of what was added")(
+    ("{op: n for op, n in ... if n}", "{op: n for op, n in ...}")
 )
-since_start = edited(
-    "same",
-    "tells what changed since the beginning",
-    ("change.subtract(ops)", "change.subtract(Counter(op.name for op in module.walk()))"),
+since_start = edited("same", "tells what changed since the beginning")(
+    ("change.subtract(ops)", "change.subtract(Counter(op.name for op in module.walk()))")
 )
-no_dialects = edited("did", "reads a goal as names of operations only", ("ops[kind] + dialects[kind]", "ops[kind]"))
-exactly = edited("did", "wants exactly as many as the goal allows", ("... <= most", "... == most"))
-once = edited(
-    "did",
-    "runs no pass a second time",
-    ("names", "(name for name in names if name not in [step for step, _ in steps])"),
+no_dialects = edited("did", "reads a goal as names of operations only")(("ops[kind] + dialects[kind]", "ops[kind]"))
+exactly = edited("did", "wants exactly as many as the goal allows")(("... <= most", "... == most"))
+once = edited("did", "runs no pass a second time")(
+    ("names", "(name for name in names if name not in [step for step, _ in steps])")
 )
-fails_for_good = edited(
-    "did",
-    "does not run a pass again that has failed",
-    ("continue", "names = [one for one in names if one != name]\ncontinue"),
+fails_for_good = edited("did", "does not run a pass again that has failed")(
+    ("continue", "names = [one for one in names if one != name]\ncontinue")
 )
-fails = edited("valid", "does not expect a pass to fail", ("mlir.MLIRError", "ZeroDivisionError"))
-no_answer = edited("did", "returns the empty pipeline where there is none", ("    return None\n", "    return []\n"))
-names_alone = edited(
-    "valid", "returns the names without what they changed", ("return steps\n", "return [name for name, _ in steps]\n")
+fails = edited("valid", "does not expect a pass to fail")(("mlir.MLIRError", "ZeroDivisionError"))
+no_answer = edited("did", "returns the empty pipeline where there is none")(("    return None\n", "    return []\n"))
+names_alone = edited("valid", "returns the names without what they changed")(
+    ("return steps\n", "return [name for name, _ in steps]\n")
 )
 
 

@@ -324,57 +324,48 @@ def with_percent(module):
 
 
 _CHOICE = "(width[n] < size, abs(width[n] - size))"
-no_views = edited(
-    "spared",
-    "takes a view for memory of its own",
-    ('op.name in ("memref.subview", "memref.cast", "arith.select")', "False"),
+no_views = edited("spared", "takes a view for memory of its own")(
+    ('op.name in ("memref.subview", "memref.cast", "arith.select")', "False")
 )
-no_loop_names = edited(
-    "spared",
-    "does not see that a loop renames buffers, or thinks only of its first turn",
-    ("isinstance(op, scf.ForOp)", "False"),
+no_loop_names = edited("spared", "does not see that a loop renames buffers, or thinks only of its first turn")(
+    ("isinstance(op, scf.ForOp)", "False")
 )
-no_turns = edited(
-    "spared", "takes a loop for straight code: what the next turn reads is overwritten",
-    ("            first, last = number[at], max(number[inner] for inner in at.walk())",
-     "            first = last = number[op]"),
-)  # fmt: skip
+no_turns = edited("spared", "takes a loop for straight code: what the next turn reads is overwritten")(
+    (
+        "            first, last = number[at], max(number[inner] for inner in at.walk())",
+        "            first = last = number[op]",
+    )
+)
 outermost = edited(
-    "did", "lets every use in a loop count for the whole outermost loop, also of what is new in each turn",
-    ("at.parent_block() is not buffer.parent_block()",
-     "at.parent_op() is not None and at.parent_op().name != 'func.func'"),
-)  # fmt: skip
-returned_ends = edited(
-    "spared", "does not count a return as a use", ('"scf.for", "scf.yield"', '"scf.for", "scf.yield", "func.return"')
-)  # fmt: skip
-handed_over = edited(
-    "same",
-    "lets an operation write over what it reads",
-    ("until < start", "until <= max(number[inner] for inner in [*number][start].walk())"),
+    "did", "lets every use in a loop count for the whole outermost loop, also of what is new in each turn"
+)(
+    (
+        "at.parent_block() is not buffer.parent_block()",
+        "at.parent_op() is not None and at.parent_op().name != 'func.func'",
+    )
 )
-mixed = edited(
-    "did",
-    "each result of a loop may be any buffer that the loop passes on",
-    ("zip(value, after, strict=True)", "((name, other) for name in value for other in after)"),
+returned_ends = edited("spared", "does not count a return as a use")(
+    ('"scf.for", "scf.yield"', '"scf.for", "scf.yield", "func.return"')
 )
-no_numbers = edited(
-    "valid",
-    "multiplies the sizes, of which there must be one",
+handed_over = edited("same", "lets an operation write over what it reads")(
+    ("until < start", "until <= max(number[inner] for inner in [*number][start].walk())")
+)
+mixed = edited("did", "each result of a loop may be any buffer that the loop passes on")(
+    ("zip(value, after, strict=True)", "((name, other) for name in value for other in after)")
+)
+no_numbers = edited("valid", "multiplies the sizes, of which there must be one")(
     (
         "math.prod(buffer.memref.type.get_shape())",
         "__import__('functools').reduce(lambda one, other: one * other, buffer.memref.type.get_shape())",
-    ),
+    )
 )
-one_side = edited(
-    "cost",
-    "takes the first size for the number of elements",
-    ("math.prod(buffer.memref.type.get_shape())", "buffer.memref.type.get_shape()[0]"),
+one_side = edited("cost", "takes the first size for the number of elements")(
+    ("math.prod(buffer.memref.type.get_shape())", "buffer.memref.type.get_shape()[0]")
 )
-added_sizes = edited(
-    "cost", "adds the bytes of an element instead of multiplying by them",
+added_sizes = edited("cost", "adds the bytes of an element instead of multiplying by them")(
     (
         "math.prod(buffer.memref.type.get_shape()) * buffer.memref.type.element_type.size",
         "math.prod(buffer.memref.type.get_shape()) + buffer.memref.type.element_type.size",
-    ),
-)  # fmt: skip
-any_free = edited("cost", "takes the first free slot", (_CHOICE, "n"))
+    )
+)
+any_free = edited("cost", "takes the first free slot")((_CHOICE, "n"))

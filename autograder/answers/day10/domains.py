@@ -225,40 +225,30 @@ def inclusive(nest):
     return _objects(nest, bounds=bounds_with_stop)
 
 
-no_steps = edited(
-    "spared",
-    "a step is for speed: every iteration between start and stop runs",
-    ('f"({i} - ({start})) % {abs(step)} = 0"', 'f"({i} - ({start})) % 1 = 0"'),
+no_steps = edited("spared", "a step is for speed: every iteration between start and stop runs")(
+    ('f"({i} - ({start})) % {abs(step)} = 0"', 'f"({i} - ({start})) % 1 = 0"')
 )
-strides_from_zero = edited(
-    "did",
-    "strides from 0 instead of from the loop's start",
-    ('f"({i} - ({start})) % {abs(step)} = 0"', 'f"{i} % {abs(step)} = 0"'),
+strides_from_zero = edited("did", "strides from 0 instead of from the loop's start")(
+    ('f"({i} - ({start})) % {abs(step)} = 0"', 'f"{i} % {abs(step)} = 0"')
 )
-no_guards = edited(
-    "spared",
-    "a guard decides at run time: no part of the domain",
-    ("[*conditions, condition], times", "conditions, times"),
+no_guards = edited("spared", "a guard decides at run time: no part of the domain")(
+    ("[*conditions, condition], times", "conditions, times")
 )
-only_upwards = edited(
-    "did", "a loop whose start is above its stop never runs", ('... if step > 0 else f"{start} >= {i} > {stop}"', "...")
+only_upwards = edited("did", "a loop whose start is above its stop never runs")(
+    ('... if step > 0 else f"{start} >= {i} > {stop}"', "...")
 )
-one_size = edited(
-    "did",
-    "N is 10, as in the test at hand",
-    ("...(conditions)", '...([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
+one_size = edited("did", "N is 10, as in the test at hand")(
+    ("...(conditions)", '...([*conditions, *(f"{name} = 10" for name in nest["parameters"])])')
 )
-every_write_reads = edited(
-    "spared",
-    "what is written is read first, as if every statement were +=",
-    ('item["reads"]', 'item["reads"] + item["writes"]'),
+every_write_reads = edited("spared", "what is written is read first, as if every statement were +=")(
+    ('item["reads"]', 'item["reads"] + item["writes"]')
 )
-first_write = edited(
-    "did", "a statement is an assignment: it writes one cell", ('item["writes"]', 'item["writes"][:1]')
+first_write = edited("did", "a statement is an assignment: it writes one cell")(
+    ('item["writes"]', 'item["writes"][:1]')
 )
-three_places = edited("same", "a body has a start, a middle and an end", ("str(place)", "str(min(place, 2))"))
-iterators_alone = edited(
-    "same", "the iterators are the time: statements of one body run at once", ("[*time, str(place)]", "time")
+three_places = edited("same", "a body has a start, a middle and an end")(("str(place)", "str(min(place, 2))"))
+iterators_alone = edited("same", "the iterators are the time: statements of one body run at once")(
+    ("[*time, str(place)]", "time")
 )
 
 

@@ -229,38 +229,32 @@ def as_range(node, statement):
     return Mine(statement).of(node, {})
 
 
-extent_as_end = edited(
-    "did", "the second field of For is its end, not its extent", ("(last - first) // step", "last // step")
+extent_as_end = edited("did", "the second field of For is its end, not its extent")(
+    ("(last - first) // step", "last // step")
 )
-step_of_one = edited(
-    "did", "loops go up by one: the increment is not looked at", ("node.for_get_inc().get_val().to_python()", "1")
+step_of_one = edited("did", "loops go up by one: the increment is not looked at")(
+    ("node.for_get_inc().get_val().to_python()", "1")
 )
 
 
-no_branches = edited(
-    "did",
-    "conditions are for speed: the loops have the right bounds anyway",
+no_branches = edited("did", "conditions are for speed: the loops have the right bounds anyway")(
     (
         "tirx.IfThenElse(test, loops(node.if_get_then_node(), statement, values), other)",
         "loops(node.if_get_then_node(), statement, values)",
-    ),
+    )
 )
-drops_else = edited(
-    "did",
-    "a condition has one branch: else is dropped",
-    ("loops(node.if_get_else_node(), statement, values) if node.if_has_else_node() else None", "None"),
+drops_else = edited("did", "a condition has one branch: else is dropped")(
+    ("loops(node.if_get_else_node(), statement, values) if node.if_has_else_node() else None", "None")
 )
-first_of_block = edited("did", "of a block only the first part is walked", ("tirx.SeqStmt(parts)", "parts[0]"))
-as_in_c = edited(
-    "did", "division rounds towards zero, as in C, also for negative numbers", ("lambda a, b: a // b", "tirx.truncdiv")
+first_of_block = edited("did", "of a block only the first part is walked")(("tirx.SeqStmt(parts)", "parts[0]"))
+as_in_c = edited("did", "division rounds towards zero, as in C, also for negative numbers")(
+    ("lambda a, b: a // b", "tirx.truncdiv")
 )
 new_variables = edited(
-    "valid",
-    "a new variable of the same name at each use, or loops with a start and a step, which TVM shifts",
-    ("step * turn", 'step * tirx.Var(name, "int32")'),
-)
-at_once = edited(
-    "did", "the loops are parallel, so their turns have no order", ("tirx.ForKind.SERIAL", "tirx.ForKind.PARALLEL")
+    "valid", "a new variable of the same name at each use, or loops with a start and a step, which TVM shifts"
+)(("step * turn", 'step * tirx.Var(name, "int32")'))
+at_once = edited("did", "the loops are parallel, so their turns have no order")(
+    ("tirx.ForKind.SERIAL", "tirx.ForKind.PARALLEL")
 )
 
 

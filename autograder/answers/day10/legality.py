@@ -163,19 +163,15 @@ def one_kind(dependences, schedule):
 
 
 target_first = edited(
-    "did",
-    "names the wrong pair or none: the target first, instances that do not depend, or no parameters",
-    ("violated.sample()", "violated.reverse().sample()"),
-)
-any_dependence = edited(
-    "did", "names the first dependence that there is, violated or not", ("violated.sample()", "dependences.sample()")
+    "did", "names the wrong pair or none: the target first, instances that do not depend, or no parameters"
+)(("violated.sample()", "violated.reverse().sample()"))
+any_dependence = edited("did", "names the first dependence that there is, violated or not")(
+    ("violated.sample()", "dependences.sample()")
 )
 
 
-any_change = edited(
-    "spared",
-    "a schedule that changes the order of the iterators is illegal",
-    ("None if ... else violated.sample()", "dependences.sample() if ... else violated.sample()"),
+any_change = edited("spared", "a schedule that changes the order of the iterators is illegal")(
+    ("None if ... else violated.sample()", "dependences.sample() if ... else violated.sample()")
 )
 
 
@@ -185,11 +181,9 @@ def by_the_library(dependences, schedule):
     return pair and f"{{ {pair[0]} -> {pair[1]} }}"
 
 
-all_of_them = edited(
-    "valid", "returns all violations at once, or times in the place of instances", ("violated.sample()", "violated")
+all_of_them = edited("valid", "returns all violations at once, or times in the place of instances")(
+    ("violated.sample()", "violated")
 )
-yes_or_no = edited(
-    "valid",
-    "returns whether it is legal",
-    ("None if violated.is_empty() else violated.sample()", "violated.is_empty()"),
+yes_or_no = edited("valid", "returns whether it is legal")(
+    ("None if violated.is_empty() else violated.sample()", "violated.is_empty()")
 )

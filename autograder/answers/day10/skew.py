@@ -155,13 +155,11 @@ def by_the_longest(domain, dependences):
     return _by_rows(vectors, max(abs(step) for vector in vectors for step in vector))
 
 
-never_back = edited(
-    "cost",
-    "multiples are never negative: what goes forward is left as it is, however far it goes",
+never_back = edited("cost", "multiples are never negative: what goes forward is left as it is, however far it goes")(
     (
         '(f"0 <= {step} <= reach" for step in steps)',
         '([*(f"0 <= {step} <= reach" for step in steps), *(f"{m} >= 0" for m in multiples)])',
-    ),
+    )
 )
 
 

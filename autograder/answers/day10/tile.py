@@ -57,15 +57,11 @@ def untouched(program, sizes):
 
 
 same_for_both = edited(
-    "cost",
-    "one order is best for every product: in gram, the lesson's vector jumps from row to row",
-    ('("j", "i") if program.name == "gram" else ("i", "j")', '("i", "j")'),
-)
+    "cost", "one order is best for every product: in gram, the lesson's vector jumps from row to row"
+)(('("j", "i") if program.name == "gram" else ("i", "j")', '("i", "j")'))
 no_vector = edited(
-    "cost",
-    "LLVM makes its own vectors, one core is fast enough, or each tile starts threads of its own",
-    ('{"parallel": [0], "vectorize": [5]}', '{"parallel": [0]}'),
-)
+    "cost", "LLVM makes its own vectors, one core is fast enough, or each tile starts threads of its own"
+)(('{"parallel": [0], "vectorize": [5]}', '{"parallel": [0]}'))
 
 
 @wrong("same", "the outermost loop is the one to run in parallel, or the innermost to vectorize, whatever it does")

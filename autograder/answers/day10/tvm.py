@@ -153,62 +153,46 @@ def number_of_tiles(function, schedule):
     return scheduled(function, order, [f if len(f) < 2 else [f[1], None, *f[2:]] for f in factors]).mod
 
 
-no_reorder = edited(
-    "did",
-    "splits, but leaves the order alone",
-    ("result.reorder(*(parts[variable][part] for variable, part in order))", ""),
+no_reorder = edited("did", "splits, but leaves the order alone")(
+    ("result.reorder(*(parts[variable][part] for variable, part in order))", "")
 )
-absolute_sizes = edited("did", "splits by the sizes of the tiles, not by their ratios", ("large // small", "large"))
-only_whole_tiles = edited(
-    "did",
-    "tiles have to divide: otherwise there is no split",
-    ("turns = ...", "if any(int(result.get(loop).extent) % n for n in sizes):\n    return None\nturns = ..."),
+absolute_sizes = edited("did", "splits by the sizes of the tiles, not by their ratios")(("large // small", "large"))
+only_whole_tiles = edited("did", "tiles have to divide: otherwise there is no split")(
+    ("turns = ...", "if any(int(result.get(loop).extent) % n for n in sizes):\n    return None\nturns = ...")
 )
-known_again = edited(
-    "did",
-    "a dimension that is known already is a split of its own",
+known_again = edited("did", "a dimension that is known already is a split of its own")(
     ("finest and n % finest == 0", "n in grains[variable]"),
     ("finest % n", "finest % n and n % finest"),
     ("large // small", "max(large // small, 2)"),
 )
-without_signs = edited(
-    "spared",
-    "a minus is a matter of taste: the loop runs forward",
+without_signs = edited("spared", "a minus is a matter of taste: the loop runs forward")(
     (
         "value.get_coefficient_val(isl.dim_type.in_, k).to_python()",
         "abs(value.get_coefficient_val(isl.dim_type.in_, k).to_python())",
-    ),
+    )
 )
-first_variable = edited(
-    "spared",
-    "of i + j the i is what counts: skewing is an interchange",
+first_variable = edited("spared", "of i + j the i is what counts: skewing is an interchange")(
     ("not value.get_constant_val().is_zero() or sorted(factors) != [0] * (len(factors) - 1) + [1]", "not any(factors)"),
     ("factors.index(1)", "next(k for k, factor in enumerate(factors) if factor)"),
 )
-tiles_go_back = edited(
-    "spared",
-    "inside a floor, a minus is a matter of taste",
+tiles_go_back = edited("spared", "inside a floor, a minus is a matter of taste")(
     (
         "value = inside.scale_val(isl.Val(n))",
         "value = inside.scale_val(isl.Val(n))\nif '-' in str(value).split('->')[1]:\n    value = value.neg()",
-    ),
+    )
 )
-rounded_factor = edited(
-    "spared",
-    "in floor(2 * i / 5) the 5 is the size of a tile",
+rounded_factor = edited("spared", "in floor(2 * i / 5) the 5 is the size of a tile")(
     (
         "not value.get_constant_val().is_zero() or sorted(factors) != [0] * (len(factors) - 1) + [1]",
         "not value.get_constant_val().is_zero() or sum(map(bool, factors)) != 1 or max(factors) < 1",
     ),
     ("factors.index(1)", "factors.index(max(factors))"),
 )
-common_factor = edited(
-    "spared",
-    "tiles of four and of six share tiles of two",
+common_factor = edited("spared", "tiles of four and of six share tiles of two")(
     (
         "if finest and finest % n:\n            return None",
         "if finest:\n            n = isl.Val(n).gcd(isl.Val(finest)).to_python()",
-    ),
+    )
 )
 
 
@@ -221,9 +205,7 @@ def generated(function, schedule):
     return polyhedral.prim_func(polyhedral.parse(source), str(schedule), sizes)
 
 
-the_schedule = edited("valid", "hands over the schedule itself", ("return result.mod", "return result"))
-on_all_cores = edited(
-    "did",
-    "runs the outermost loop on all cores, where there is no order",
-    ("return result.mod", "result.parallel(result.get_loops(result.get_sblock('S'))[0])\nreturn result.mod"),
+the_schedule = edited("valid", "hands over the schedule itself")(("return result.mod", "return result"))
+on_all_cores = edited("did", "runs the outermost loop on all cores, where there is no order")(
+    ("return result.mod", "result.parallel(result.get_loops(result.get_sblock('S'))[0])\nreturn result.mod")
 )

@@ -129,63 +129,45 @@ def walked(messages, ramp):
     return c
 
 
-together = edited(
-    "did",
-    "adds what a core sends to what it receives",
-    ('"out", ...', "..."),
-    ('"in", core', "core"),
+together = edited("did", "adds what a core sends to what it receives")(('"out", ...', "..."), ('"in", core', "core"))
+copies = edited("did", "a multicast's words cross each link once for each target")(
+    ("... * len(hops)", "... * len(hops) * len(message.targets)")
 )
-copies = edited(
-    "did",
-    "a multicast's words cross each link once for each target",
-    ("... * len(hops)", "... * len(hops) * len(message.targets)"),
+both_ways = edited("did", "takes both directions of a link for one")(
+    ("used.update(hops)", "used.update(map(frozenset, hops))")
 )
-both_ways = edited(
-    "did", "takes both directions of a link for one", ("used.update(hops)", "used.update(map(frozenset, hops))")
+busy_links = edited("did", "counts a link as often as it is used")(
+    ("used, energy = set(), 0", "used, energy = [], 0"), ("used.update(hops)", "used.extend(hops)")
 )
-busy_links = edited(
-    "did",
-    "counts a link as often as it is used",
-    ("used, energy = set(), 0", "used, energy = [], 0"),
-    ("used.update(hops)", "used.extend(hops)"),
+messages_words = edited("did", "counts words and not words times links")(
+    ("energy += message.words * len(hops)", "energy += message.words")
 )
-messages_words = edited(
-    "did", "counts words and not words times links", ("energy += message.words * len(hops)", "energy += message.words")
+streams_only = edited("same", "forgets what is waited for")(("(*message.waits, *message.streams)", "message.streams"))
+waits_only = edited("same", "forgets what is streamed")(("(*message.waits, *message.streams)", "message.waits"))
+ways_of_streams = edited("same", "depth counts what is waited for, and distance only what is streamed")(
+    ("way = max(way, so_far + ...)", "way = max(way, (so_far + ...) * (parent in message.streams))")
 )
-streams_only = edited("same", "forgets what is waited for", ("(*message.waits, *message.streams)", "message.streams"))
-waits_only = edited("same", "forgets what is streamed", ("(*message.waits, *message.streams)", "message.waits"))
-ways_of_streams = edited(
-    "same",
-    "depth counts what is waited for, and distance only what is streamed",
-    ("way = max(way, so_far + ...)", "way = max(way, (so_far + ...) * (parent in message.streams))"),
-)
-whole_way = edited(
-    "same",
-    "adds the whole way of a message that is waited for, also beyond the core that waits",
+whole_way = edited("same", "adds the whole way of a message that is waited for, also beyond the core that waits")(
     (
         "way = max(way, so_far + ...)",
         """
         route = messages[parent].route
         way = max(way, so_far + (len(route) - 1 if parent in message.waits else route.index(message.source)))
         """,
-    ),
+    )
 )
-one_back = edited(
-    "same",
-    "adds the way of the message before, and not of those before that",
-    ("so_far + messages[parent].route.index(...)", "messages[parent].route.index(...)"),
+one_back = edited("same", "adds the way of the message before, and not of those before that")(
+    ("so_far + messages[parent].route.index(...)", "messages[parent].route.index(...)")
 )
-own_only = edited("same", "distance is the longest route of a message alone", ("before(i)[0] + ...", "..."))
-last_only = edited(
-    "same",
-    "the way of a message that others wait for does not count, though it goes on beyond them",
+own_only = edited("same", "distance is the longest route of a message alone")(("before(i)[0] + ...", "..."))
+last_only = edited("same", "the way of a message that others wait for does not count, though it goes on beyond them")(
     (
         "max(before(i)[0] + ... - 1 for i in everything)",
         "max(before(i)[0] + ... - 1 for i in everything if not any(i in m.waits + m.streams for m in messages))",
-    ),
+    )
 )
-sums_up = edited(
-    "same", "depth is the number of messages that wait", ("max(before(i)[1] for i in everything)", "len(messages)")
+sums_up = edited("same", "depth is the number of messages that wait")(
+    ("max(before(i)[1] for i in everything)", "len(messages)")
 )
-one_ramp = edited("cost", "a message passes one ramp", ("(2 * ramp + 1)", "(ramp + 1)"))
-no_max = edited("cost", "adds contention and flow", ('max(c["contention"], flow)', '(c["contention"] + flow)'))
+one_ramp = edited("cost", "a message passes one ramp")(("(2 * ramp + 1)", "(ramp + 1)"))
+no_max = edited("cost", "adds contention and flow")(('max(c["contention"], flow)', '(c["contention"] + flow)'))

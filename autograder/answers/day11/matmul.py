@@ -140,6 +140,6 @@ def never_room(n, room):
     return followed(n, False)
 
 
-wrong_row = edited(
-    "did", "skews B by its row, as A", ("ring[(place[i] - place[j]) % n]", "ring[(place[j] - place[i]) % n]")
+wrong_row = edited("did", "skews B by its row, as A")(
+    ("ring[(place[i] - place[j]) % n]", "ring[(place[j] - place[i]) % n]")
 )

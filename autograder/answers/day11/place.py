@@ -184,7 +184,7 @@ def rounded_down(operations, rows, columns, memory):
     )
 
 
-a_byte_more = edited("did", "fills cores with a byte more than they hold", ("memory", "memory + 1"))
+a_byte_more = edited("did", "fills cores with a byte more than they hold")(("memory", "memory + 1"))
 
 
 @wrong("did", "cuts the window by the number of cores")
@@ -216,10 +216,8 @@ def in_order(operations, rows, columns, memory):
     return _first_fit(operations, rows, columns, memory, order=lambda o: 0)
 
 
-cut_apart = edited(
-    "valid",
-    "cores of an operation that is cut hold no other",
-    ("free[core] -= ...", "free[core] = free[core] - load(operation, 1, 1) if place[2:] == (1, 1) else -1"),
+cut_apart = edited("valid", "cores of an operation that is cut hold no other")(
+    ("free[core] -= ...", "free[core] = free[core] - load(operation, 1, 1) if place[2:] == (1, 1) else -1")
 )
 
 

@@ -94,38 +94,34 @@ def as_floats(stencil, columns, block, sides, ramp):
     return values
 
 
-whole = edited(
-    "same", "divides the columns among p cores, not p × p", ("parts(columns // p, p)", "parts(columns // p**0.5, p)")
+whole = edited("same", "divides the columns among p cores, not p × p")(
+    ("parts(columns // p, p)", "parts(columns // p**0.5, p)")
 )
-lone_halo = edited("same", "one core sends halos, too", ("p == 1", "p == 0"))
-one_side = edited("same", "sends one side", ("4 * b * stencil.depth", "b * stencil.depth"))
-no_way_back = edited(
-    "same", "sums along rows alone, or does not send the sum back", ("... + (1 + half + 2 * ramp)", "...")
+lone_halo = edited("same", "one core sends halos, too")(("p == 1", "p == 0"))
+one_side = edited("same", "sends one side")(("4 * b * stencil.depth", "b * stencil.depth"))
+no_way_back = edited("same", "sums along rows alone, or does not send the sum back")(
+    ("... + (1 + half + 2 * ramp)", "...")
 )
-weak_as_strong = edited(
-    "did", "judges weak scaling as strong", ("bend(weak, lambda p: 1)", "bend(weak, lambda p: p * p)")
+weak_as_strong = edited("did", "judges weak scaling as strong")(
+    ("bend(weak, lambda p: 1)", "bend(weak, lambda p: p * p)")
 )
-strong_as_weak = edited(
-    "did",
-    "forgets the number of cores in the efficiency, or takes p for it",
-    ("bend(strong, lambda p: p * p)", "bend(strong, lambda p: 1)"),
+strong_as_weak = edited("did", "forgets the number of cores in the efficiency, or takes p for it")(
+    ("bend(strong, lambda p: p * p)", "bend(strong, lambda p: 1)")
 )
-largest = edited("did", "the largest grid is the fastest", ("min(sides, key=lambda p: sum(strong[p]))", "sides[-1]"))
-first_minimum = edited(
-    "did",
-    "the fastest grid is the last before the first that is slower",
+largest = edited("did", "the largest grid is the fastest")(("min(sides, key=lambda p: sum(strong[p]))", "sides[-1]"))
+first_minimum = edited("did", "the fastest grid is the last before the first that is slower")(
     (
         "min(sides, key=lambda p: sum(strong[p]))",
         "next((p for p, q in zip(sides, sides[1:]) if sum(strong[q]) >= sum(strong[p])), sides[-1])",
-    ),
+    )
 )
-always_sums = edited(
-    "cost", "blames the sums for everything", ('"halo" if table[p][1] >= table[p][2] else "sums"', '"sums"')
+always_sums = edited("cost", "blames the sums for everything")(
+    ('"halo" if table[p][1] >= table[p][2] else "sums"', '"sums"')
 )
-always_halo = edited(
-    "cost", "blames the halos for everything", ('"halo" if table[p][1] >= table[p][2] else "sums"', '"halo"')
+always_halo = edited("cost", "blames the halos for everything")(
+    ('"halo" if table[p][1] >= table[p][2] else "sums"', '"halo"')
 )
-sums_of_equals = edited("cost", "blames the sums where both take the same", ("... >= table[p][2]", "... > table[p][2]"))
+sums_of_equals = edited("cost", "blames the sums where both take the same")(("... >= table[p][2]", "... > table[p][2]"))
 
 
 @wrong("did", "the curve bends where it is slowest against one core: the last side")

@@ -46,18 +46,14 @@ _RETURN = "return Compiled(compiled.graph, ...)"
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-as_before = edited("cost", "stops where the compiler of question 1 does", (_RETURN, "return compiled"))
-no_groups = edited("did", "leaves every operation a launch of its own", (_RETURN, "return Compiled(compiled.graph)"))
-not_asked = edited(
-    "valid",
-    "merges without asking whether that is legal",
-    ("why_not([group for group in merged if group]) is None", "True"),
+as_before = edited("cost", "stops where the compiler of question 1 does")((_RETURN, "return compiled"))
+no_groups = edited("did", "leaves every operation a launch of its own")((_RETURN, "return Compiled(compiled.graph)"))
+not_asked = edited("valid", "merges without asking whether that is legal")(
+    ("why_not([group for group in merged if group]) is None", "True")
 )
-returns_graph = edited("valid", "returns the graph, which is code", (_RETURN, "return compiled.graph"))
-kernels_of_views = edited(
-    "did",
-    "makes a kernel of each node that is left, views too: a copy where there was none",
-    ("len(works & set(g)) > 1", "g"),
+returns_graph = edited("valid", "returns the graph, which is code")((_RETURN, "return compiled.graph"))
+kernels_of_views = edited("did", "makes a kernel of each node that is left, views too: a copy where there was none")(
+    ("len(works & set(g)) > 1", "g")
 )
 
 

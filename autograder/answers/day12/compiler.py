@@ -265,21 +265,15 @@ EQUIVALENT = BOTH | {
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-in_training = edited(
-    "same",
-    "folds a batch norm in training, whose numbers come from the batch",
+in_training = edited("same", "folds a batch norm in training, whose numbers come from the batch")(
     ("norm.training or not norm.track_running_stats", "not norm.track_running_stats"),
     ("fuse_conv_bn_eval(module(conv).eval(), norm)", "fuse_conv_bn_eval(module(conv).eval(), norm.eval())"),
 )
-asks_the_model = edited(
-    "same",
-    "asks the model, and not the batch norm, whether it is in training",
+asks_the_model = edited("same", "asks the model, and not the batch norm, whether it is in training")(
     ("norm.training or not norm.track_running_stats", "gm.training or not norm.track_running_stats"),
     ("fuse_conv_bn_eval(module(conv).eval(), norm)", "fuse_conv_bn_eval(module(conv).eval(), norm.eval())"),
 )
-usual_eps = edited(
-    "same",
-    "folds every batch norm with the usual eps",
+usual_eps = edited("same", "folds every batch norm with the usual eps")(
     (
         "gm.add_submodule(..., ...)",
         """
@@ -287,11 +281,9 @@ usual_eps = edited(
         usual.load_state_dict(norm.state_dict())
         gm.add_submodule(f"folded_{conv.name}", fuse_conv_bn_eval(module(conv).eval(), usual.eval()))
         """,
-    ),
+    )
 )
-dropout_of_the_model = edited(
-    "same",
-    "removes every dropout layer of a model that is not in training",
+dropout_of_the_model = edited("same", "removes every dropout layer of a model that is not in training")(
     (
         "busy, first = ...",
         """
@@ -301,16 +293,12 @@ dropout_of_the_model = edited(
                 gm.graph.erase_node(node)
         busy, first = ...
         """,
-    ),
+    )
 )
-other_readers = edited(
-    "same",
-    "folds into a convolution that something else reads, too",
-    ("type(module(conv)) is not nn.Conv2d or len(conv.users) != 1", "type(module(conv)) is not nn.Conv2d"),
+other_readers = edited("same", "folds into a convolution that something else reads, too")(
+    ("type(module(conv)) is not nn.Conv2d or len(conv.users) != 1", "type(module(conv)) is not nn.Conv2d")
 )
-shared_in_place = edited(
-    "same",
-    "folds into the convolution itself, which is called elsewhere, too",
+shared_in_place = edited("same", "folds into the convolution itself, which is called elsewhere, too")(
     ("... or calls.count(conv.target) > 1", "..."),
     (
         "gm.add_submodule(..., ...)",
@@ -320,49 +308,29 @@ shared_in_place = edited(
         ),
     ),
 )
-merges_draws = edited(
-    "same",
-    "merges two draws of random numbers",
-    ("effects(node) or ... or ...", 'node.op in ("placeholder", "output") or ... or ...'),
+merges_draws = edited("same", "merges two draws of random numbers")(
+    ("effects(node) or ... or ...", 'node.op in ("placeholder", "output") or ... or ...')
 )
-across_writes = edited(
-    "same",
-    "merges reads before and after a write",
-    ("node in busy or ...", "node in busy"),
+across_writes = edited("same", "merges reads before and after a write")(("node in busy or ...", "node in busy"))
+merges_zeros = edited("same", "takes 0.0 and -0.0 for one constant")(
+    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("-0.0", "0.0")')
 )
-merges_zeros = edited(
-    "same",
-    "takes 0.0 and -0.0 for one constant",
-    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("-0.0", "0.0")'),
+merges_ones = edited("valid", "takes 1 and 1.0 for one constant")(
+    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("1.0", "1")')
 )
-merges_ones = edited(
-    "valid",
-    "takes 1 and 1.0 for one constant",
-    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("1.0", "1")'),
+merges_true = edited("same", "takes 1 and True for one constant")(
+    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("True", "1")')
 )
-merges_true = edited(
-    "same",
-    "takes 1 and True for one constant",
-    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("True", "1")'),
+merges_options = edited("same", "takes calls for one that differ in an option by name")(
+    ("repr((node.args, node.kwargs))", "repr(node.args)")
 )
-merges_options = edited(
-    "same",
-    "takes calls for one that differ in an option by name",
-    ("repr((node.args, node.kwargs))", "repr(node.args)"),
+merges_turned = edited("same", "takes a - b and b - a for one")(
+    ("repr((node.args, node.kwargs))", "repr((sorted(map(repr, node.args)), node.kwargs))")
 )
-merges_turned = edited(
-    "same",
-    "takes a - b and b - a for one",
-    ("repr((node.args, node.kwargs))", "repr((sorted(map(repr, node.args)), node.kwargs))"),
+merges_layers = edited("same", "takes two layers of one kind for one")(
+    ("(node.op, node.target, ...)", "(node.op, type(module(node)) if module(node) else node.target, ...)")
 )
-merges_layers = edited(
-    "same",
-    "takes two layers of one kind for one",
-    ("(node.op, node.target, ...)", "(node.op, type(module(node)) if module(node) else node.target, ...)"),
-)
-folds_written = edited(
-    "same",
-    "computes ahead of time what a later write changes",
+folds_written = edited("same", "computes ahead of time what a later write changes")(
     (
         "busy, first = ...",
         """
@@ -376,26 +344,20 @@ folds_written = edited(
                         node.replace_all_uses_with(gm.graph.get_attr(f"const_{node.name}"))
         busy, first = ...
         """,
-    ),
+    )
 )
-drops_draws = edited(
-    "spared",
-    "removes a draw that nothing uses: all later ones change",
-    ("not effects(node)", 'node.op not in ("placeholder", "output")'),
+drops_draws = edited("spared", "removes a draw that nothing uses: all later ones change")(
+    ("not effects(node)", 'node.op not in ("placeholder", "output")')
 )
-no_groups = edited("did", "leaves every operation a launch of its own", (_KEPT, "return Compiled(gm)"))
-pairs = edited(
-    "cost",
-    "stops at two nodes: what a longer chain computes still goes through memory",
-    ("why_not(longer) is None", "len(groups[at]) < 2 and why_not(longer) is None"),
+no_groups = edited("did", "leaves every operation a launch of its own")((_KEPT, "return Compiled(gm)"))
+pairs = edited("cost", "stops at two nodes: what a longer chain computes still goes through memory")(
+    ("why_not(longer) is None", "len(groups[at]) < 2 and why_not(longer) is None")
 )
-returns_graph = edited("valid", "returns the graph, which is a module: code", (_KEPT, "return gm"))
-one_group = edited(
-    "valid", "puts everything into one group", (_KEPT, "return Compiled(gm, [[n for g in groups for n in g]])")
+returns_graph = edited("valid", "returns the graph, which is a module: code")((_KEPT, "return gm"))
+one_group = edited("valid", "puts everything into one group")(
+    (_KEPT, "return Compiled(gm, [[n for g in groups for n in g]])")
 )
-growing = edited(
-    "spared",
-    "computes every constant ahead of time, however large it gets",
+growing = edited("spared", "computes every constant ahead of time, however large it gets")(
     (
         "busy, first = ...",
         """
@@ -408,7 +370,7 @@ growing = edited(
                     node.replace_all_uses_with(gm.graph.get_attr(f"const_{node.name}"))
         busy, first = ...
         """,
-    ),
+    )
 )
 
 

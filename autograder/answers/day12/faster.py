@@ -89,14 +89,10 @@ EQUIVALENT = BOTH | {
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-no_groups = edited(
-    "did",
-    "leaves every operation a launch of its own, or all but pairs, or but the first group",
-    (_RETURN, "return Compiled(gm)"),
+no_groups = edited("did", "leaves every operation a launch of its own, or all but pairs, or but the first group")(
+    (_RETURN, "return Compiled(gm)")
 )
-equal_reads = edited(
-    "same",
-    "merges equal operations, though a write lies between them",
+equal_reads = edited("same", "merges equal operations, though a write lies between them")(
     (
         "gm = rebuild(gm)",
         """
@@ -105,11 +101,9 @@ equal_reads = edited(
             if node.op == "call_function" and first.setdefault((node.target, node.args), node) is not node:
                 node.replace_all_uses_with(first[node.target, node.args])
         """,
-    ),
+    )
 )
-equal_draws = edited(
-    "same",
-    "merges two draws of random numbers",
+equal_draws = edited("same", "merges two draws of random numbers")(
     (
         "gm = rebuild(gm)",
         """
@@ -119,11 +113,9 @@ equal_draws = edited(
                 node.replace_all_uses_with(first[node.target, node.args])
                 gm.graph.erase_node(node)
         """,
-    ),
+    )
 )
-equal_constants = edited(
-    "same",
-    "takes constants that are equal for the same: 1 and 1.0, 0.0 and -0.0",
+equal_constants = edited("same", "takes constants that are equal for the same: 1 and 1.0, 0.0 and -0.0")(
     (
         "gm = rebuild(gm)",
         """
@@ -132,30 +124,26 @@ equal_constants = edited(
             if node.op == "call_function" and {*map(type, node.args[1:])} & {bool, int, float}:
                 node.replace_all_uses_with(first.setdefault((node.target, node.args), node))
         """,
-    ),
+    )
 )
 unused_dropped = edited(
-    "same",
-    "lets torch remove what nothing uses: a write, or a draw, after which all later ones are others",
+    "same", "lets torch remove what nothing uses: a write, or a draw, after which all later ones are others"
+)(
     (
         "gm = rebuild(gm)",
         "gm = rebuild(gm)\ngm.graph.eliminate_dead_code(lambda node: node.op in ('placeholder', 'output'))",
-    ),
+    )
 )
-no_value = edited(
-    "valid",
-    "asks for what cannot be built: tiles of a billion elements, or two kernels for one group",
-    (_RETURN, 'return Compiled(gm, groups, {group[0]: {"tile": 10**9} for group in groups})'),
+no_value = edited("valid", "asks for what cannot be built: tiles of a billion elements, or two kernels for one group")(
+    (_RETURN, 'return Compiled(gm, groups, {group[0]: {"tile": 10**9} for group in groups})')
 )
-too_large = edited(
-    "valid",
-    "asks for 8 GiB more than it uses",
+too_large = edited("valid", "asks for 8 GiB more than it uses")(
     (
         "return Compiled(gm, groups, plan=...)",
         "plan = ...\nreturn Compiled(gm, groups, plan=Plan(plan.order, plan.offsets, plan.arena + 2**33))",
-    ),
+    )
 )
-no_model = edited("valid", "returns the graph, which is code", (_RETURN, "return gm"))
+no_model = edited("valid", "returns the graph, which is code")((_RETURN, "return gm"))
 
 
 @wrong("same", "leaves out what takes long: the last addition")

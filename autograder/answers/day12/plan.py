@@ -88,31 +88,25 @@ EQUIVALENT = {
 
 _RETURN = "return min(plans, key=lambda plan: plan.arena)"
 
-ungrouped = edited("valid", "plans the graph without its groups", ("gm = grouped(graph, groups, inputs)", "gm = graph"))
-backwards = edited("valid", "runs the steps from the last to the first", ("tuple(order)", "tuple(order[::-1])"))
-all_at_zero = edited(
-    "valid",
-    "places everything at the beginning, forgets a buffer, or claims half of the arena",
+ungrouped = edited("valid", "plans the graph without its groups")(("gm = grouped(graph, groups, inputs)", "gm = graph"))
+backwards = edited("valid", "runs the steps from the last to the first")(("tuple(order)", "tuple(order[::-1])"))
+all_at_zero = edited("valid", "places everything at the beginning, forgets a buffer, or claims half of the arena")(
     (
         "return min(plans, key=...)",
         "plan = min(plans, key=...)\nreturn Plan(plan.order, dict.fromkeys(plan.offsets, 0), plan.arena)",
-    ),
+    )
 )
-any_order = edited("spared", "orders graphs that write into memory, too", ("not written(gm.graph) and ...", "True"))
-as_listed = edited(
-    "did",
-    "keeps the order of the graph",
+any_order = edited("spared", "orders graphs that write into memory, too")(("not written(gm.graph) and ...", "True"))
+as_listed = edited("did", "keeps the order of the graph")(
     (
         "orders.append([*(name for name in orders[0] if name not in (*steps, *unused, end)), *steps, *unused, end])",
         "pass",
-    ),
+    )
 )
-by_size = edited(
-    "did",
-    "places by size alone, in either order",
-    ("fit(buffers, key, ALIGNMENT)", "first_fit(buffers, alignment=ALIGNMENT)"),
+by_size = edited("did", "places by size alone, in either order")(
+    ("fit(buffers, key, ALIGNMENT)", "first_fit(buffers, alignment=ALIGNMENT)")
 )
-highest = edited("did", "keeps the highest arena", (_RETURN, _RETURN.replace("min(", "max(")))
+highest = edited("did", "keeps the highest arena")((_RETURN, _RETURN.replace("min(", "max(")))
 
 
 @wrong("did", "gives every buffer a place of its own")

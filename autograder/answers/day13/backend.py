@@ -240,80 +240,56 @@ def rebuilt(gm):
     return fx.GraphModule(gm, gm.graph)
 
 
-ignores_writes = edited("same", "moves reads of an input behind a write", ("not (reads and between)", "True"))
-by_name = edited(
-    "same",
-    "knows writes by names that end in _",
-    ("'writes' in effects(node)", "getattr(node.target, '__name__', str(node.target)).endswith('_')"),
+ignores_writes = edited("same", "moves reads of an input behind a write")(("not (reads and between)", "True"))
+by_name = edited("same", "knows writes by names that end in _")(
+    ("'writes' in effects(node)", "getattr(node.target, '__name__', str(node.target)).endswith('_')")
 )
-by_name_or_option = edited(
-    "same",
-    "knows writes by names that end in _ and by inplace=True, not an item that is set",
+by_name_or_option = edited("same", "knows writes by names that end in _ and by inplace=True, not an item that is set")(
     (
         "'writes' in effects(node)",
         "getattr(node.target, '__name__', str(node.target)).endswith('_') or node.kwargs.get('inplace')",
-    ),
+    )
 )
-positional = edited(
-    "same",
-    "looks for what a node reads among its positional operands only",
-    ("operand in memory for operand in node.all_input_nodes", "operand in memory for operand in node.args"),
+positional = edited("same", "looks for what a node reads among its positional operands only")(
+    ("operand in memory for operand in node.all_input_nodes", "operand in memory for operand in node.args")
 )
-last_operand = edited(
-    "same",
-    "looks at the last operand only",
+last_operand = edited("same", "looks at the last operand only")(
     (
         "operand in memory for operand in node.all_input_nodes",
         "operand in memory for operand in node.all_input_nodes[-1:]",
-    ),
+    )
 )
-sizes_too = edited(
-    "valid",
-    "takes the arithmetic of sizes into kernels",
+sizes_too = edited("valid", "takes the arithmetic of sizes into kernels")(
     (
         "elementwise(node) and node.users and ...",
         "(elementwise(node) or node.target is operator.add) and node.users and ...",
-    ),
+    )
 )
-no_views = edited(
-    "same",
-    "looks for writes into the operands themselves, and not into what they are views of",
+no_views = edited("same", "looks for writes into the operands themselves, and not into what they are views of")(
     (
         "memory = written(gm.graph)",
         "memory = {o for n in nodes if 'writes' in effects(n) for o in n.all_input_nodes[:1]}",
-    ),
+    )
 )
 to_the_reader = edited(
-    "same",
-    "looks for writes between a node and its first reader, not between it and the end of the kernel",
-    ("place[node] < at < place[last]", "place[node] < at < min(place[user] for user in node.users)"),
-)
-any_write_ends = edited(
-    "did",
-    "ends a kernel at every write, also where nothing is read across it",
-    ("not (reads and between)", "not between"),
+    "same", "looks for writes between a node and its first reader, not between it and the end of the kernel"
+)(("place[node] < at < place[last]", "place[node] < at < min(place[user] for user in node.users)"))
+any_write_ends = edited("did", "ends a kernel at every write, also where nothing is read across it")(
+    ("not (reads and between)", "not between")
 )
 no_written_memory = edited(
-    "did",
-    "leaves out everything that reads memory which the program writes, wherever the writes are",
-    ("not (reads and between)", "not reads"),
+    "did", "leaves out everything that reads memory which the program writes, wherever the writes are"
+)(("not (reads and between)", "not reads"))
+one_reader = edited("did", "asks for one reader: forks that join again are two kernels")(
+    ("set(node.users) <= group", "len(node.users) == 1 and set(node.users) <= group")
 )
-one_reader = edited(
-    "did",
-    "asks for one reader: forks that join again are two kernels",
-    ("set(node.users) <= group", "len(node.users) == 1 and set(node.users) <= group"),
+pairs = edited("did", "combines two operations, not more")(
+    ("set(node.users) <= group", "set(node.users) <= group and len(group) < 2")
 )
-pairs = edited(
-    "did",
-    "combines two operations, not more",
-    ("set(node.users) <= group", "set(node.users) <= group and len(group) < 2"),
+any_reader = edited("valid", "asks whether some reader is in the kernel, not whether all are")(
+    ("set(node.users) <= group", "set(node.users) & group")
 )
-any_reader = edited(
-    "valid",
-    "asks whether some reader is in the kernel, not whether all are",
-    ("set(node.users) <= group", "set(node.users) & group"),
-)
-returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "pass"))
+returns_nothing = edited("valid", "forgets to return the graph")(("return gm", "pass"))
 
 
 @wrong("spared", "computes what two kernels read in both of them")

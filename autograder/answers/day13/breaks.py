@@ -212,88 +212,62 @@ def in_lists(body, arguments, taken):
     return [list(pair) for pair in sorted(pairs)], count
 
 
-nonzero_number = edited(
-    "same", "takes what nonzero returns for a number", ('reason == "size"', 'reason == "size" and line.op == "[]"')
+nonzero_number = edited("same", "takes what nonzero returns for a number")(
+    ('reason == "size"', 'reason == "size" and line.op == "[]"')
 )
-mask_number = edited(
-    "same", "takes what a mask leaves for a number", ('reason == "size"', 'reason == "size" and line.op == "nonzero"')
+mask_number = edited("same", "takes what a mask leaves for a number")(
+    ('reason == "size"', 'reason == "size" and line.op == "nonzero"')
 )
-never_cut = edited(
-    "spared",
-    "takes int of a number for the number",
-    ("NUMBERS[line.op](*operands)", "operands[0] if line.op == 'int' else NUMBERS[line.op](*operands)"),
+never_cut = edited("spared", "takes int of a number for the number")(
+    ("NUMBERS[line.op](*operands)", "operands[0] if line.op == 'int' else NUMBERS[line.op](*operands)")
 )
-named_only = edited(
-    "same", "counts operations with a name for their result", ("operations + 1", "operations + bool(line.result)")
+named_only = edited("same", "counts operations with a name for their result")(
+    ("operations + 1", "operations + bool(line.result)")
 )
-zero_is_true = edited(
-    "spared",
-    "takes a condition on the number 0 for a true one",
-    ("line.body if yes else line.orelse", "line.body if yes is not False else line.orelse"),
+zero_is_true = edited("spared", "takes a condition on the number 0 for a true one")(
+    ("line.body if yes else line.orelse", "line.body if yes is not False else line.orelse")
 )
-numbers_counted = edited(
-    "same",
-    "counts arithmetic on numbers that are not known",
-    ("None in operands", "None in operands and (operations := operations + 1)"),
+numbers_counted = edited("same", "counts arithmetic on numbers that are not known")(
+    ("None in operands", "None in operands and (operations := operations + 1)")
 )
-inner_loops_break = edited(
-    "spared", "finds breaks in a loop inside another", ("walk(line.body, True)", "walk(line.body, not looped)")
+inner_loops_break = edited("spared", "finds breaks in a loop inside another")(
+    ("walk(line.body, True)", "walk(line.body, not looped)")
 )
-any_if = edited(
-    "spared",
-    "takes each `if` for a break, on a number, too",
+any_if = edited("spared", "takes each `if` for a break, on a number, too")(
     (
         """if operands and operands[-1] == "tensor": ...""",
         """if line.op == "if" or operands and operands[-1] == "tensor": ...""",
-    ),
+    )
 )
-always_a_number = edited(
-    "spared",
-    "takes int, float and bool of a number for breaks, too",
-    ("""if operands and operands[-1] == "tensor": ...""", """if line.op != "if" or operands[-1] == "tensor": ..."""),
+always_a_number = edited("spared", "takes int, float and bool of a number for breaks, too")(
+    ("""if operands and operands[-1] == "tensor": ...""", """if line.op != "if" or operands[-1] == "tensor": ...""")
 )
-both_sides = edited(
-    "spared",
-    "walks both sides of an `if`",
-    ("line.body if yes else line.orelse", "[*line.body, *line.orelse]"),
+both_sides = edited("spared", "walks both sides of an `if`")(
+    ("line.body if yes else line.orelse", "[*line.body, *line.orelse]")
 )
-first_operand = edited(
-    "spared",
-    "looks at the first operand: x[0] is a mask",
-    ("""operands and operands[-1] == "tensor\"""", """operands and operands[0] == "tensor\""""),
+first_operand = edited("spared", "looks at the first operand: x[0] is a mask")(
+    ("""operands and operands[-1] == "tensor\"""", """operands and operands[0] == "tensor\"""")
 )
-nothing_known = edited(
-    "did",
-    "takes numbers that are known for false ones",
-    ("yes = operands[0] if known else taken[line.line]", "yes = taken.get(line.line, False)"),
+nothing_known = edited("did", "takes numbers that are known for false ones")(
+    ("yes = operands[0] if known else taken[line.line]", "yes = taken.get(line.line, False)")
 )
-loops_break = edited(
-    "spared", "finds breaks in loops as elsewhere", ("walk(line.body, True)", "walk(line.body, looped)")
+loops_break = edited("spared", "finds breaks in loops as elsewhere")(
+    ("walk(line.body, True)", "walk(line.body, looped)")
 )
-loops_alone = edited(
-    "spared",
-    "leaves a loop that stops to Python, and goes on after it",
-    ("if not walk(line.body, True): ...", "if not walk(line.body, True): break"),
+loops_alone = edited("spared", "leaves a loop that stops to Python, and goes on after it")(
+    ("if not walk(line.body, True): ...", "if not walk(line.body, True): break")
 )
-loop_kept = edited(
-    "same",
-    "counts the piece in which a loop stops",
-    ("graphs + (to_the_end and operations > 0)", "graphs + (operations > 0)"),
+loop_kept = edited("same", "counts the piece in which a loop stops")(
+    ("graphs + (to_the_end and operations > 0)", "graphs + (operations > 0)")
 )
-all_pieces = edited(
-    "same",
-    "counts a graph for each piece, with or without operations",
-    ("graphs, operations = graphs + (operations > 0), 0", "graphs, operations = graphs + 1, 0"),
+all_pieces = edited("same", "counts a graph for each piece, with or without operations")(
+    ("graphs, operations = graphs + (operations > 0), 0", "graphs, operations = graphs + 1, 0")
 )
-no_last = edited(
-    "same",
-    "forgets the piece after the last break",
-    ("graphs + (to_the_end and operations > 0)", "graphs"),
+no_last = edited("same", "forgets the piece after the last break")(
+    ("graphs + (to_the_end and operations > 0)", "graphs")
 )
-once = edited("did", "runs the body of a loop once", ("range(operands[0])", "range(min(1, operands[0]))"))
-silent = edited("did", "knows no breaks but those on tensors", ("ALWAYS.get(line.op)", "None"))
-counted_sizes = edited(
-    "same",
-    "takes dim and numel for operations of a graph",
-    ("""reason or line.op in ("dim", "numel", "return")""", """reason or line.op == "return\""""),
+once = edited("did", "runs the body of a loop once")(("range(operands[0])", "range(min(1, operands[0]))"))
+silent = edited("did", "knows no breaks but those on tensors")(("ALWAYS.get(line.op)", "None"))
+counted_sizes = edited("same", "takes dim and numel for operations of a graph")(
+    ("""reason or line.op in ("dim", "numel", "return")""", """reason or line.op == "return\"""")
 )

@@ -171,60 +171,44 @@ def copied(gm):
     return _copied(gm)
 
 
-textbook = edited(
-    "spared",
-    "softmax by its definition: exp overflows",
-    ("e = torch.exp(x - torch.amax(x, dim, True))", "e = torch.exp(x)"),
+textbook = edited("spared", "softmax by its definition: exp overflows")(
+    ("e = torch.exp(x - torch.amax(x, dim, True))", "e = torch.exp(x)")
 )
-log_of_softmax = edited(
-    "spared",
-    "takes the logarithm of the softmax: it is -inf where that is 0",
-    ("return x - torch.log(torch.sum(torch.exp(x), dim, True))", "return torch.log(softmax(x, dim, _))"),
+log_of_softmax = edited("spared", "takes the logarithm of the softmax: it is -inf where that is 0")(
+    ("return x - torch.log(torch.sum(torch.exp(x), dim, True))", "return torch.log(softmax(x, dim, _))")
 )
-sum_first = edited(
-    "spared",
-    "adds the maximum to the logarithm, which rounds away what is small",
+sum_first = edited("spared", "adds the maximum to the logarithm, which rounds away what is small")(
     ("x = x - torch.amax(x, dim, True)", "m = torch.amax(x, dim, True)"),
     (
         "x - torch.log(torch.sum(torch.exp(x), dim, True))",
         "x - (m + torch.log(torch.sum(torch.exp(x - m), dim, True)))",
     ),
 )
-plain_log = edited(
-    "spared", "log(1 + x): near 0, x is lost", ("torch.where((u == 1) | (u == INF), x, corrected)", "torch.log(u)")
+plain_log = edited("spared", "log(1 + x): near 0, x is lost")(
+    ("torch.where((u == 1) | (u == INF), x, corrected)", "torch.log(u)")
 )
-plain_exp = edited(
-    "spared",
-    "exp(x) - 1: near 0, only the 1 is left",
-    ("torch.where((u == 0) | (u == INF), u - 1, corrected)", "u - 1"),
+plain_exp = edited("spared", "exp(x) - 1: near 0, only the 1 is left")(
+    ("torch.where((u == 0) | (u == INF), u - 1, corrected)", "u - 1")
 )
-of_squares = edited(
-    "spared",
-    "the mean of the squares less the square of the mean: large means cancel",
+of_squares = edited("spared", "the mean of the squares less the square of the mean: large means cancel")(
     (
         "torch.sum(deviation * deviation, dims, keepdim)",
         "(torch.sum(x * x, dims, keepdim) - torch.sum(x, dims, keepdim) * torch.sum(x, dims, keepdim) / number)",
-    ),
+    )
 )
-by_squares = edited(
-    "spared",
-    "squares what is large or small: inf, or 0",
-    ("torch.where((large == 0) | (large == INF), large, value)", "torch.sqrt(x * x + y * y)"),
+by_squares = edited("spared", "squares what is large or small: inf, or 0")(
+    ("torch.where((large == 0) | (large == INF), large, value)", "torch.sqrt(x * x + y * y)")
 )
-no_limits = edited("spared", "forgets that inf / inf is NaN", ("(large == 0) | (large == INF)", "large == 0"))
-overflow = edited(
-    "spared",
-    "the correction overflows before it is divided",
-    ("torch.log(u) * (x / (u - 1))", "torch.log(u) * x / (u - 1)"),
+no_limits = edited("spared", "forgets that inf / inf is NaN")(("(large == 0) | (large == INF)", "large == 0"))
+overflow = edited("spared", "the correction overflows before it is divided")(
+    ("torch.log(u) * (x / (u - 1))", "torch.log(u) * x / (u - 1)")
 )
-no_correction = edited(
-    "same", "divides by the number of elements, whatever the correction", ("number - correction", "number")
+no_correction = edited("same", "divides by the number of elements, whatever the correction")(
+    ("number - correction", "number")
 )
-last_only = edited("did", "leaves hypot as it is", ("aten.hypot.default", "None"))
-other_order = edited(
-    "same",
-    "counts the elements of the first dimension only",
-    ("math.prod(shape[dim] for dim in dims)", "shape[dims[0]]"),
+last_only = edited("did", "leaves hypot as it is")(("aten.hypot.default", "None"))
+other_order = edited("same", "counts the elements of the first dimension only")(
+    ("math.prod(shape[dim] for dim in dims)", "shape[dims[0]]")
 )
 
 

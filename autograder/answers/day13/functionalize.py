@@ -300,27 +300,21 @@ def shallow(gm):
     return _made_anew(gm, deep=False)
 
 
-no_keywords = edited("same", "forgets the keywords of a write", ("node.kwargs", "{}"))
-copied_as_it_is = edited(
-    "same",
-    "takes what is copied for the new value, in its own shape and dtype",
+no_keywords = edited("same", "forgets the keywords of a write")(("node.kwargs", "{}"))
+copied_as_it_is = edited("same", "takes what is copied for the new value, in its own shape and dtype")(
     (
         "graph.call_function(aten.copy.default, (into, value))",
         "others[0] if node.target is aten.copy_.default else graph.call_function(aten.copy.default, (into, value))",
-    ),
+    )
 )
-any_form = edited(
-    "same",
-    "gives a new value the shape and the dtype that it happens to have",
-    ("graph.call_function(aten.copy.default, (into, value))", "value"),
+any_form = edited("same", "gives a new value the shape and the dtype that it happens to have")(
+    ("graph.call_function(aten.copy.default, (into, value))", "value")
 )
-no_epilogue = edited(
-    "same",
-    "forgets the epilogue: the inputs keep their old values",
-    ("graph.call_function(aten.copy_.default, (own, now[base]))", "pass"),
+no_epilogue = edited("same", "forgets the epilogue: the inputs keep their old values")(
+    ("graph.call_function(aten.copy_.default, (own, now[base]))", "pass")
 )
-copies_everything = edited("spared", "copies into all inputs, written or not", ("now[base] is not own", "True"))
-returns_nothing = edited("valid", "forgets to return the graph", ("return fx.GraphModule(gm, graph)", "pass"))
+copies_everything = edited("spared", "copies into all inputs, written or not")(("now[base] is not own", "True"))
+returns_nothing = edited("valid", "forgets to return the graph")(("return fx.GraphModule(gm, graph)", "pass"))
 
 
 @wrong("same", "replaces all reads of what is written, those before the write, too")

@@ -160,27 +160,21 @@ def by_going_on(steps):
     return _done(graph, state)
 
 
-late = edited(
-    "did",
-    "computes both branches on the state itself: values are right, gradients are not",
+late = edited("did", "computes both branches on the state itself: values are right, gradients are not")(
     ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, state)"),
     ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, state)"),
     ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, state)"),
 )
-late_no = edited(
-    "did",
-    "protects only the branch behind the if, not that behind the else",
-    ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, state)"),
+late_no = edited("did", "protects only the branch behind the if, not that behind the else")(
+    ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, state)")
 )
-late_loop = edited(
-    "did",
-    "does not protect the turns of a loop that are not taken",
-    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, state)"),
+late_loop = edited("did", "does not protect the turns of a loop that are not taken")(
+    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, state)")
 )
-a_turn_less = edited("same", "lets a loop turn once less", ("range(step.most)", "range(step.most - 1)"))
-exchanged = edited("same", "exchanges the branches", ("state = choose(p, yes, no)", "state = choose(p, no, yes)"))
-a_list = edited("valid", "returns the last state as a list", ("tuple(state)", "state"))
-returns_nothing = edited("valid", "forgets to return the graph", ("return fx.GraphModule({}, graph)", "pass"))
+a_turn_less = edited("same", "lets a loop turn once less")(("range(step.most)", "range(step.most - 1)"))
+exchanged = edited("same", "exchanges the branches")(("state = choose(p, yes, no)", "state = choose(p, no, yes)"))
+a_list = edited("valid", "returns the last state as a list")(("tuple(state)", "state"))
+returns_nothing = edited("valid", "forgets to return the graph")(("return fx.GraphModule({}, graph)", "pass"))
 
 
 @wrong("same", "asks the predicate of a loop once, before the first turn")

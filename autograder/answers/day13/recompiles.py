@@ -125,10 +125,8 @@ def looked_up(reads, calls):
 
 
 all_dimensions = edited(
-    "did",
-    "takes the sizes of all tensors for symbols once the number of dimensions of one varies",
-    ("len(seen[place[0]]) > 1", "any(len(seen[name]) > 1 for name in reads if isinstance(arguments[name], tuple))"),
-)
+    "did", "takes the sizes of all tensors for symbols once the number of dimensions of one varies"
+)(("len(seen[place[0]]) > 1", "any(len(seen[name]) > 1 for name in reads if isinstance(arguments[name], tuple))"))
 
 
 @wrong("spared", "compiles for each call that is unlike all before it: there are no symbols")
@@ -161,48 +159,36 @@ def once(reads, calls):
     return [1] + [0] * (len(calls) - 1)
 
 
-one_is_a_symbol = edited("did", "makes symbols of the sizes 0 and 1, too", ("number > 1 or len(place) == 1", "True"))
-numbers_like_sizes = edited(
-    "spared", "treats the numbers 0 and 1 as the sizes 0 and 1", ("number > 1 or len(place) == 1", "number > 1")
+one_is_a_symbol = edited("did", "makes symbols of the sizes 0 and 1, too")(("number > 1 or len(place) == 1", "True"))
+numbers_like_sizes = edited("spared", "treats the numbers 0 and 1 as the sizes 0 and 1")(
+    ("number > 1 or len(place) == 1", "number > 1")
 )
-no_gradients = edited(
-    "did",
-    "forgets whether gradients are switched on",
-    ("kinds, numbers = [gradients], {}", "kinds, numbers = [], {}"),
+no_gradients = edited("did", "forgets whether gradients are switched on")(
+    ("kinds, numbers = [gradients], {}", "kinds, numbers = [], {}")
 )
-any_dtype = edited("did", "forgets the dtype", ("(dtype, len(shape), gradient)", "(len(shape), gradient)"))
-any_type = edited(
-    "did", "forgets that 2 and 2.0 are of different types", ("kinds.append(type(value))", "kinds.append(0)")
+any_dtype = edited("did", "forgets the dtype")(("(dtype, len(shape), gradient)", "(len(shape), gradient)"))
+any_type = edited("did", "forgets that 2 and 2.0 are of different types")(
+    ("kinds.append(type(value))", "kinds.append(0)")
 )
-needs_no_gradient = edited(
-    "did", "forgets whether a tensor needs a gradient", ("(dtype, len(shape), gradient)", "(dtype, len(shape))")
+needs_no_gradient = edited("did", "forgets whether a tensor needs a gradient")(
+    ("(dtype, len(shape), gradient)", "(dtype, len(shape))")
 )
-all_arguments = edited(
-    "spared",
-    "guards arguments that the function does not read",
-    ("for name in reads: ...", "for name in arguments: ..."),
+all_arguments = edited("spared", "guards arguments that the function does not read")(
+    ("for name in reads: ...", "for name in arguments: ...")
 )
-own_dimensions = edited(
-    "spared",
-    "makes a symbol of no size when the number of dimensions varies",
-    ("len(seen[place]) > 1 or len(seen[place[0]]) > 1", "len(seen[place]) > 1"),
+own_dimensions = edited("spared", "makes a symbol of no size when the number of dimensions varies")(
+    ("len(seen[place]) > 1 or len(seen[place[0]]) > 1", "len(seen[place]) > 1")
 )
-flags_as_numbers = edited(
-    "did", "takes flags for numbers", ("type(value) in (int, float)", "isinstance(value, (int, float))")
+flags_as_numbers = edited("did", "takes flags for numbers")(
+    ("type(value) in (int, float)", "isinstance(value, (int, float))")
 )
-no_need_without_gradients = edited(
-    "did",
-    "forgets whether a tensor needs a gradient while gradients are off",
-    ("(dtype, len(shape), gradient)", "(dtype, len(shape), gradient and gradients)"),
+no_need_without_gradients = edited("did", "forgets whether a tensor needs a gradient while gradients are off")(
+    ("(dtype, len(shape), gradient)", "(dtype, len(shape), gradient and gradients)")
 )
-each_kind_apart = edited(
-    "spared",
-    "lets a size vary only among tensors of the same kind",
+each_kind_apart = edited("spared", "lets a size vary only among tensors of the same kind")(
     ("seen[place].add(number)", "seen[place, str(kinds)].add(number)"),
     ("len(seen[place]) > 1 or ...", "len(seen[place, str(kinds)]) > 1 or len(seen[place[0]]) > 1"),
 )
-equal_sizes_alike = edited(
-    "spared",
-    "gives equal sizes of a tensor one symbol",
-    ("(dtype, len(shape), gradient)", "(dtype, [shape.index(size) for size in shape], gradient)"),
+equal_sizes_alike = edited("spared", "gives equal sizes of a tensor one symbol")(
+    ("(dtype, len(shape), gradient)", "(dtype, [shape.index(size) for size in shape], gradient)")
 )

@@ -344,70 +344,59 @@ def path_by_path(gm):
     return record(run, [n.meta["val"] for n in inputs + ends])
 
 
-overwrites = edited(
-    "did", "keeps only the last consumer's gradient", ("gradient if old is None else old + gradient", "gradient")
+overwrites = edited("did", "keeps only the last consumer's gradient")(
+    ("gradient if old is None else old + gradient", "gradient")
 )
-in_place = edited(
-    "same",
-    "adds gradients in place, into tensors that others have, too",
+in_place = edited("same", "adds gradients in place, into tensors that others have, too")(
     (
         "gradients[node] = gradient if old is None else old + gradient",
         "gradients[node] = gradient if old is None else old.add_(gradient)",
-    ),
+    )
 )
-one_tangent = edited("did", "gives an output that occurs twice its last tangent only", ("""
+one_tangent = edited("did", "gives an output that occurs twice its last tangent only")(
+    (
+        """
 for node, tangent in zip(ends, args[len(inputs) :], strict=True):
     add(node, tangent)
-""", """
+""",
+        """
 gradients.update({n: t for n, t in zip(ends, args[len(inputs) :], strict=True) if n in way})
-"""))  # fmt: skip
-refuses_all = edited(
-    "spared",
-    "refuses every operation without a rule, wherever it is",
+""",
+    )
+)
+refuses_all = edited("spared", "refuses every operation without a rule, wherever it is")(
     (
         "node in needed and node in passed",
         "node.target not in CONSTANT",
-    ),
+    )
 )
-refuses_before = edited(
-    "spared",
-    "refuses what only whole numbers pass",
+refuses_before = edited("spared", "refuses what only whole numbers pass")(
     (
         "node in needed and node in passed",
         "node in needed and node.target not in CONSTANT",
-    ),
+    )
 )
-first_line = edited(
-    "spared",
-    "quotes the outermost line of the stack",
+first_line = edited("spared", "quotes the outermost line of the stack")(
     (
         "node.meta['stack_trace'].strip().splitlines()[-1]",
         "node.meta['stack_trace'].strip().splitlines()[1 if len(node.meta['stack_trace'].splitlines()) > 2 else -1]",
-    ),
+    )
 )
-nameless = edited(
-    "spared",
-    "names the operation, not the node",
+nameless = edited("spared", "names the operation, not the node")(
     (
         "f'{node.name} has no rule: {line}'",
         "f'{node.target} has no rule: {line}'",
-    ),
+    )
 )
-ignores = edited(
-    "spared",
-    "lets an operation without a rule pass no gradient",
-    ("raise ValueError(f'{node.name} has no rule: {line}')", "passed.discard(node)"),
+ignores = edited("spared", "lets an operation without a rule pass no gradient")(
+    ("raise ValueError(f'{node.name} has no rule: {line}')", "passed.discard(node)")
 )
-none_for_unused = edited(
-    "valid",
-    "leaves out inputs that no output depends on",
+none_for_unused = edited("valid", "leaves out inputs that no output depends on")(
     ("gradients.setdefault(node, torch.zeros_like(values[node]))", "pass"),
     ("[gradients[n] for n in floats]", "[gradients[n] for n in floats if n in gradients]"),
 )
-whole_too = edited(
-    "valid",
-    "returns gradients of whole numbers, too",
-    ("floats = [node for node in inputs if is_float(node)]", "floats = list(inputs)"),
+whole_too = edited("valid", "returns gradients of whole numbers, too")(
+    ("floats = [node for node in inputs if is_float(node)]", "floats = list(inputs)")
 )
 
 

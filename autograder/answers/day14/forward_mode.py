@@ -345,62 +345,42 @@ def with_proxies(gm):
     return fx.GraphModule(gm, graph)
 
 
-product = edited(
-    "did",
-    "multiplies the changes of the factors",
+product = edited("did", "multiplies the changes of the factors")(
     (
         "terms = [] if dx is None else [op(dx, y)]",
         "return op(zero(x) if dx is None else dx, zero(y) if dy is None else dy)",
-    ),
+    )
 )
-first_only = edited(
-    "did",
-    "lets only the first factor change, if it does",
-    ("terms += [] if dy is None else [op(x, dy)]", "terms += [op(x, dy)] if dx is None else []"),
+first_only = edited("did", "lets only the first factor change, if it does")(
+    ("terms += [] if dy is None else [op(x, dy)]", "terms += [op(x, dy)] if dx is None else []")
 )
-no_alpha = edited("did", "forgets alpha", ("op(dx, rest[0], **node.kwargs)", "op(dx, rest[0])"))
-small = edited(
-    "did",
-    "leaves a change smaller than its value, where it is broadcast to what does not change",
-    ("op(dx, rest[0], **node.kwargs)", "rest[0] if moved[0] is None else op(dx, rest[0], **node.kwargs)"),
+no_alpha = edited("did", "forgets alpha")(("op(dx, rest[0], **node.kwargs)", "op(dx, rest[0])"))
+small = edited("did", "leaves a change smaller than its value, where it is broadcast to what does not change")(
+    ("op(dx, rest[0], **node.kwargs)", "rest[0] if moved[0] is None else op(dx, rest[0], **node.kwargs)")
 )
-quotient = edited(
-    "did",
-    "forgets the divisor's change",
-    ("(dx - out * rest[0]) / args[1]", "dx / args[1]"),
+quotient = edited("did", "forgets the divisor's change")(("(dx - out * rest[0]) / args[1]", "dx / args[1]"))
+alone = edited("did", "differentiates softmax element by element")(
+    ("out * (dx - (out * dx).sum(dim, keepdim=True))", "out * dx * (1 - out)")
 )
-alone = edited(
-    "did",
-    "differentiates softmax element by element",
-    ("out * (dx - (out * dx).sum(dim, keepdim=True))", "out * dx * (1 - out)"),
+through_whole_numbers = edited("did", "lets changes pass whole numbers")(
+    ("not out.is_floating_point()", "out.dtype == torch.bool")
 )
-through_whole_numbers = edited(
-    "did", "lets changes pass whole numbers", ("not out.is_floating_point()", "out.dtype == torch.bool")
-)
-never_kept = edited(
-    "did",
-    "forgets that amax may keep its dimensions",
+never_kept = edited("did", "forgets that amax may keep its dimensions")(
     ("torch.where(chosen, dx, 0.0).sum(dim, keepdim)", "torch.where(chosen, dx, 0.0).sum(dim)"),
     ("chosen.sum(dim, keepdim)", "chosen.sum(dim)"),
 )
-sums_ties = edited("same", "adds the changes of equal largest elements", ("total / chosen.sum(dim, keepdim)", "total"))
-first_at_tie = edited(
-    "same",
-    "takes the first of two equal operands",
-    ("torch.where(x == y, tie, torch.where(x > y, dx, dy))", "torch.where(x >= y, dx, dy)"),
+sums_ties = edited("same", "adds the changes of equal largest elements")(("total / chosen.sum(dim, keepdim)", "total"))
+first_at_tie = edited("same", "takes the first of two equal operands")(
+    ("torch.where(x == y, tie, torch.where(x > y, dx, dy))", "torch.where(x >= y, dx, dy)")
 )
-slope_at_zero = edited(
-    "same", "gives relu the slope 1 at 0", ("dx.masked_fill(out <= 0, 0)", "dx.masked_fill(args[0] < 0, 0)")
+slope_at_zero = edited("same", "gives relu the slope 1 at 0")(
+    ("dx.masked_fill(out <= 0, 0)", "dx.masked_fill(args[0] < 0, 0)")
 )
-multiplied = edited(
-    "same",
-    "multiplies with the condition",
-    ("return op(args[0], *rest)", "return rest[0] * args[0] + rest[1] * ~args[0]"),
+multiplied = edited("same", "multiplies with the condition")(
+    ("return op(args[0], *rest)", "return rest[0] * args[0] + rest[1] * ~args[0]")
 )
-none_for_still = edited(
-    "valid",
-    "has no derivative of an output that does not change",
-    ("for node in filter(is_float, outputs): ...", "for node in [n for n in outputs if n in changes]: ..."),
+none_for_still = edited("valid", "has no derivative of an output that does not change")(
+    ("for node in filter(is_float, outputs): ...", "for node in [n for n in outputs if n in changes]: ...")
 )
 
 

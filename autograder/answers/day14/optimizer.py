@@ -159,57 +159,39 @@ def one_by_one(method, params):
     return _split(as_aten(method, params))
 
 
-as_given = edited(
-    "did",
-    "compares the options that were given, and forgets the defaults",
+as_given = edited("did", "compares the options that were given, and forgets the defaults")(
     (
         "(one['dtype'], one['gradients'], *options.values())",
         "(one['dtype'], one['gradients'], *one['options'].items())",
-    ),
+    )
 )
-any_type = edited(
-    "spared",
-    "mixes types",
-    ("(one['dtype'], one['gradients'], *options.values())", "(one['gradients'], *options.values())"),
+any_type = edited("spared", "mixes types")(
+    ("(one['dtype'], one['gradients'], *options.values())", "(one['gradients'], *options.values())")
 )
-any_step = edited(
-    "spared",
-    "mixes parameters that get gradients in different steps",
-    ("(one['dtype'], one['gradients'], *options.values())", "(one['dtype'], *options.values())"),
+any_step = edited("spared", "mixes parameters that get gradients in different steps")(
+    ("(one['dtype'], one['gradients'], *options.values())", "(one['dtype'], *options.values())")
 )
-same_number = edited(
-    "spared",
-    "counts steps with a gradient, and forgets which",
-    ("(one['dtype'], one['gradients'], *options.values())", "(one['dtype'], sum(one['gradients']), *options.values())"),
+same_number = edited("spared", "counts steps with a gradient, and forgets which")(
+    ("(one['dtype'], one['gradients'], *options.values())", "(one['dtype'], sum(one['gradients']), *options.values())")
 )
-twice = edited("spared", "steps a shared tensor once for each of its names", ("one['memory'] in stepped or ...", "..."))
-frozen = edited(
-    "spared",
-    "puts what never has a gradient into a group",
-    ("one['memory'] in stepped or not any(one['gradients'])", "one['memory'] in stepped"),
+twice = edited("spared", "steps a shared tensor once for each of its names")(("one['memory'] in stepped or ...", "..."))
+frozen = edited("spared", "puts what never has a gradient into a group")(
+    ("one['memory'] in stepped or not any(one['gradients'])", "one['memory'] in stepped")
 )
-damped_first = edited("same", "dampens the first gradient, too", ("torch.where(t == 1, g, damped)", "damped"))
-by_zero = edited(
-    "same",
-    "takes a momentum of 0 for that of the first step",
-    ("torch.where(t == 1, g, damped)", "torch.where(speed == 0, g, damped)"),
+damped_first = edited("same", "dampens the first gradient, too")(("torch.where(t == 1, g, damped)", "damped"))
+by_zero = edited("same", "takes a momentum of 0 for that of the first step")(
+    ("torch.where(t == 1, g, damped)", "torch.where(speed == 0, g, damped)")
 )
-no_nesterov = edited("same", "forgets Nesterov's step", ("g + momentum * speed if nesterov else speed", "speed"))
-no_correction = edited("same", "forgets that Adam's averages begin with zeros", ("lr / (1 - betas[0] ** t)", "lr"))
-eps_inside = edited(
-    "same",
-    "adds eps under the root",
+no_nesterov = edited("same", "forgets Nesterov's step")(("g + momentum * speed if nesterov else speed", "speed"))
+no_correction = edited("same", "forgets that Adam's averages begin with zeros")(("lr / (1 - betas[0] ** t)", "lr"))
+eps_inside = edited("same", "adds eps under the root")(
     ("(square / (1 - betas[1] ** t)) ** 0.5", "(square / (1 - betas[1] ** t) + eps) ** 0.5"),
     ("size * mean / (root + eps)", "size * mean / root"),
 )
-decay_in_gradient = edited(
-    "same",
-    "adds weight decay to the gradient in any case",
-    ("p = p * (1 - lr * weight_decay)", "g = g + weight_decay * p"),
+decay_in_gradient = edited("same", "adds weight decay to the gradient in any case")(
+    ("p = p * (1 - lr * weight_decay)", "g = g + weight_decay * p")
 )
-keep_sign = edited(
-    "same",
-    "turns the gradient round after weight decay",
+keep_sign = edited("same", "turns the gradient round after weight decay")(
     (
         "damped = momentum * speed + (1 - dampening) * g",
         "g = -g if maximize else g; damped = momentum * speed + (1 - dampening) * g",

@@ -220,14 +220,12 @@ def twice(joint, outputs, once):
     return forward, backward
 
 
-draws_again = edited("spared", "draws random numbers once more, as if they were the same", ("... or random", "..."))
-draws_by_name = edited(
-    "spared",
-    "takes for random only what has `rand` in its name",
-    ("torch.Tag.nondeterministic_seeded in tags", '"rand" in str(node.target)'),
+draws_again = edited("spared", "draws random numbers once more, as if they were the same")(("... or random", "..."))
+draws_by_name = edited("spared", "takes for random only what has `rand` in its name")(
+    ("torch.Tag.nondeterministic_seeded in tags", '"rand" in str(node.target)')
 )
-dear_again = edited(
-    "spared", "computes anything once more, whatever it costs", ("... or node.target in once or ...", "... or ...")
+dear_again = edited("spared", "computes anything once more, whatever it costs")(
+    ("... or node.target in once or ...", "... or ...")
 )
 
 
@@ -251,46 +249,32 @@ def of_floats(joint, outputs, once):
     return _cut(joint, outputs, *_network(joint, outputs, once, size))
 
 
-inputs_free = edited(
-    "cost",
-    "takes inputs for free, since the caller has them anyway",
-    ('{"capacity": size}', '{"capacity": 0 if node in inputs else size}'),
+inputs_free = edited("cost", "takes inputs for free, since the caller has them anyway")(
+    ('{"capacity": size}', '{"capacity": 0 if node in inputs else size}')
 )
-outputs_free = edited(
-    "cost",
-    "takes outputs for free, since they are returned anyway",
-    ('{"capacity": size}', '{"capacity": 0 if node in results else size}'),
+outputs_free = edited("cost", "takes outputs for free, since they are returned anyway")(
+    ('{"capacity": size}', '{"capacity": 0 if node in results else size}')
 )
-stale = edited(
-    "same",
-    "saves an input that is overwritten before the backward graph runs",
-    ("{memory(node.args[0])[0] for node in writes}", "set()"),
+stale = edited("same", "saves an input that is overwritten before the backward graph runs")(
+    ("{memory(node.args[0])[0] for node in writes}", "set()")
 )
-stale_view = edited(
-    "same",
-    "saves a view of a view of an input that is overwritten",
-    ("place in written", "place in written and (node.op == 'placeholder' or node.args[0].op == 'placeholder')"),
+stale_view = edited("same", "saves a view of a view of an input that is overwritten")(
+    ("place in written", "place in written and (node.op == 'placeholder' or node.args[0].op == 'placeholder')")
 )
-stale_second = edited(
-    "same",
-    "knows of the first write only when it says what is overwritten",
-    ("{memory(node.args[0])[0] for node in writes}", "{memory(node.args[0])[0] for node in writes[:1]}"),
+stale_second = edited("same", "knows of the first write only when it says what is overwritten")(
+    ("{memory(node.args[0])[0] for node in writes}", "{memory(node.args[0])[0] for node in writes[:1]}")
 )
-constant_gradient = edited(
-    "valid", "forgets gradients that no tangent reaches", ("set(results[outputs:])", "set(results[outputs:]) - forward")
+constant_gradient = edited("valid", "forgets gradients that no tangent reaches")(
+    ("set(results[outputs:])", "set(results[outputs:]) - forward")
 )
-unwritten = edited(
-    "same",
-    "loses the writes, which no result needs",
-    ("part(joint, primals, results[:outputs] + cut, also=writes)", "part(joint, primals, results[:outputs] + cut)"),
+unwritten = edited("same", "loses the writes, which no result needs")(
+    ("part(joint, primals, results[:outputs] + cut, also=writes)", "part(joint, primals, results[:outputs] + cut)")
 )
-everything = edited(
-    "did",
-    "saves all that the forward graph computes",
+everything = edited("did", "saves all that the forward graph computes")(
     (
         '(n, "before") in left and (n, "after") not in left',
         "n in forward and memory(n) and memory(n)[0] not in written",
-    ),
+    )
 )
 
 
@@ -324,8 +308,8 @@ def _form(value):
     return (value.shape, value.dtype) if isinstance(value, Tensor) else None
 
 
-tangents_first = edited("valid", "puts the tangents first", ("cut + tangents", "tangents + cut"))
-tuples = edited("valid", "saves a tuple", ("place is None or ...", "..."))
+tangents_first = edited("valid", "puts the tangents first")(("cut + tangents", "tangents + cut"))
+tuples = edited("valid", "saves a tuple")(("place is None or ...", "..."))
 
 
 @wrong("cost", "saves what the gradients read, and computes nothing once more")

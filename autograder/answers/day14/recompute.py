@@ -206,10 +206,8 @@ def by_mip(joint, outputs, budget):
     return _rebuilt(gm, j, _again(j, {name for name, keep in saves.items() if keep.solution_value() > 0.5}))
 
 
-unmerged = edited("spared", "leaves equal nodes as they are", ("first.setdefault(key, copy)", "copy"))
-merged_again = edited(
-    "did",
-    "merges at the end once more, without a look at the tag",
+unmerged = edited("spared", "leaves equal nodes as they are")(("first.setdefault(key, copy)", "copy"))
+merged_again = edited("did", "merges at the end once more, without a look at the tag")(
     (
         "return fx.GraphModule({}, result)",
         "\n".join(
@@ -223,61 +221,47 @@ merged_again = edited(
                 "return fx.GraphModule({}, result)",
             )
         ),
-    ),
+    )
 )
-inputs_free = edited(
-    "did",
-    "keeps inputs for nothing, since the caller has them anyway",
+inputs_free = edited("did", "keeps inputs for nothing, since the caller has them anyway")(
     (
         "keep * place[1] for place, keep in keeps.items()",
         "keep * place[1] for place, keep in keeps.items() if place[0] not in 'xywv'",
-    ),
+    )
 )
-counts_nodes = edited("cost", "counts nodes in place of work", ("again[node] * work_of(node)", "again[node]"))
-fewest_bytes = edited(
-    "cost",
-    "keeps as few bytes as can be, though there is room",
+counts_nodes = edited("cost", "counts nodes in place of work")(("again[node] * work_of(node)", "again[node]"))
+fewest_bytes = edited("cost", "keeps as few bytes as can be, though there is room")(
     (
         "model.minimize(sum(again[node] * work_of(node) for node in places))",
         "model.minimize(sum(keep * place[1] for place, keep in keeps.items()))",
-    ),
+    )
 )
-one_mask = edited("same", "merges what draws random numbers", ("not is_random(node)", "True"))
-new_mask = edited("same", "draws random numbers once more", ("... or is_random(node)", "..."))
-no_keywords = edited(
-    "same",
-    "merges nodes whose keywords differ",
-    ("(copy.target, str(copy.args), str(copy.kwargs))", "(copy.target, str(copy.args))"),
+one_mask = edited("same", "merges what draws random numbers")(("not is_random(node)", "True"))
+new_mask = edited("same", "draws random numbers once more")(("... or is_random(node)", "..."))
+no_keywords = edited("same", "merges nodes whose keywords differ")(
+    ("(copy.target, str(copy.args), str(copy.kwargs))", "(copy.target, str(copy.args))")
 )
-equal_ones = edited(
-    "same",
-    "takes 1, 1.0 and True for equal",
+equal_ones = edited("same", "takes 1, 1.0 and True for equal")(
     (
         "(copy.target, str(copy.args), str(copy.kwargs))",
         "(copy.target, str(copy.args).replace('True', '1').replace('1.0', '1'), str(copy.kwargs))",
-    ),
+    )
 )
-output_again = edited(
-    "spared",
-    "returns what computes an output once more",
-    ("result.node_copy(end, old.__getitem__)", "result.node_copy(end, lambda node: new.get(node, old[node]))"),
+output_again = edited("spared", "returns what computes an output once more")(
+    ("result.node_copy(end, old.__getitem__)", "result.node_copy(end, lambda node: new.get(node, old[node]))")
 )
-tuples_free = edited(
-    "did",
-    "keeps tuples, for nothing",
+tuples_free = edited("did", "keeps tuples, for nothing")(
     ("again[node] + keeps.get(places[node], 0)", "again[node] + keeps.get(places[node], places[node] is None)"),
     ("solver.value(keeps.get(places[node], 0))", "solver.value(keeps.get(places[node], 1))"),
 )
-narrow_views = edited(
-    "did",
-    "counts the numbers of a view, and forgets the memory that it keeps alive",
+narrow_views = edited("did", "counts the numbers of a view, and forgets the memory that it keeps alive")(
     (
         "places = {node: memory(node) for node in forward}",
         """places = {
     node: memory(node) and (node.name, node.meta["val"].numel() * node.meta["val"].itemsize)
     for node in forward
 }""",
-    ),
+    )
 )
 
 

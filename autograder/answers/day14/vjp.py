@@ -232,56 +232,42 @@ def expanded_first(op, g, out, *args, **kwargs):
     return of_kept(op, g.view(shape), out.view(shape), first, arg), None
 
 
-no_sum = edited(
-    "did", "does not sum what was broadcast", ("gradient.sum_to_size(x.shape).to(x.dtype)", "gradient.to(x.dtype)")
+no_sum = edited("did", "does not sum what was broadcast")(
+    ("gradient.sum_to_size(x.shape).to(x.dtype)", "gradient.to(x.dtype)")
 )
-no_cast = edited(
-    "did",
-    "leaves the gradient in the result's type",
-    ("gradient.sum_to_size(x.shape).to(x.dtype)", "gradient.sum_to_size(x.shape)"),
+no_cast = edited("did", "leaves the gradient in the result's type")(
+    ("gradient.sum_to_size(x.shape).to(x.dtype)", "gradient.sum_to_size(x.shape)")
 )
-no_alpha = edited("did", "forgets alpha", ("g * alpha", "g"))
-minus = edited("did", "forgets the minus of a quotient", ("-g * (x / y) / y", "g * (x / y) / y"))
-square = edited("same", "squares the divisor, which overflows", ("-g * (x / y) / y", "-g * x / (y * y)"))
-all_dims = edited(
-    "did",
-    "puts dimensions back from the highest on",
-    ("sorted(d % x.dim() for d in dim)", "sorted((d % x.dim() for d in dim), reverse=True)"),
+no_alpha = edited("did", "forgets alpha")(("g * alpha", "g"))
+minus = edited("did", "forgets the minus of a quotient")(("-g * (x / y) / y", "g * (x / y) / y"))
+square = edited("same", "squares the divisor, which overflows")(("-g * (x / y) / y", "-g * x / (y * y)"))
+all_dims = edited("did", "puts dimensions back from the highest on")(
+    ("sorted(d % x.dim() for d in dim)", "sorted((d % x.dim() for d in dim), reverse=True)")
 )
-same_order = edited("did", "permutes forward again instead of back", ("g.permute(back)", "g.permute(dims)"))
-slope = edited("same", "gives relu the slope 1 at 0", ("out <= 0", "x < 0"))
-masked = edited(
-    "same", "multiplies with a mask, which makes NaN of inf", ("g.masked_fill(out <= 0, 0)", "g * (out > 0)")
+same_order = edited("did", "permutes forward again instead of back")(("g.permute(back)", "g.permute(dims)"))
+slope = edited("same", "gives relu the slope 1 at 0")(("out <= 0", "x < 0"))
+masked = edited("same", "multiplies with a mask, which makes NaN of inf")(
+    ("g.masked_fill(out <= 0, 0)", "g * (out > 0)")
 )
-first_takes_all = edited(
-    "same", "lets the first of two equal operands take all", ("torch.where(x == y, g / 2, g)", "g"), ("x > y", "x >= y")
+first_takes_all = edited("same", "lets the first of two equal operands take all")(
+    ("torch.where(x == y, g / 2, g)", "g"), ("x > y", "x >= y")
 )
-whole = edited(
-    "same",
-    "gives every largest element all of the gradient",
-    ("spread(g, x, dim, keepdim) * chosen / number", "spread(g, x, dim, keepdim) * chosen"),
+whole = edited("same", "gives every largest element all of the gradient")(
+    ("spread(g, x, dim, keepdim) * chosen / number", "spread(g, x, dim, keepdim) * chosen")
 )
-nan_norm = edited("same", "divides by a norm of 0", ("direction.masked_fill(zero, 0)", "direction"))
-power_zero = edited(
-    "same",
-    "uses the law of powers for n = 0, too",
-    ("g * (n * x ** (n - 1)) if n else torch.zeros_like(g)", "g * (n * x ** (n - 1))"),
+nan_norm = edited("same", "divides by a norm of 0")(("direction.masked_fill(zero, 0)", "direction"))
+power_zero = edited("same", "uses the law of powers for n = 0, too")(
+    ("g * (n * x ** (n - 1)) if n else torch.zeros_like(g)", "g * (n * x ** (n - 1))")
 )
-where_mask = edited("same", "multiplies with the condition", ("g.masked_fill(~c, 0)", "g * c"))
-softmax_alone = edited(
-    "did",
-    "differentiates softmax element by element",
-    ("(g - (g * out).sum(dim, keepdim=True)) * out", "g * out * (1 - out)"),
+where_mask = edited("same", "multiplies with the condition")(("g.masked_fill(~c, 0)", "g * c"))
+softmax_alone = edited("did", "differentiates softmax element by element")(
+    ("(g - (g * out).sum(dim, keepdim=True)) * out", "g * out * (1 - out)")
 )
-integers = edited(
-    "spared",
-    "gives integers a gradient",
-    ("isinstance(x, Tensor) and x.is_floating_point()", "isinstance(x, Tensor) and gradient is not None"),
+integers = edited("spared", "gives integers a gradient")(
+    ("isinstance(x, Tensor) and x.is_floating_point()", "isinstance(x, Tensor) and gradient is not None")
 )
-short = edited(
-    "valid",
-    "leaves out the arguments at the end that have no gradient",
-    ("gradients += [None] * (len(args) - len(gradients))", "args = args[:len(gradients)]"),
+short = edited("valid", "leaves out the arguments at the end that have no gradient")(
+    ("gradients += [None] * (len(args) - len(gradients))", "args = args[:len(gradients)]")
 )
 
 EQUIVALENT: dict[tuple[str, str], str] = {}

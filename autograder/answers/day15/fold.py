@@ -422,97 +422,69 @@ def first(gm):
 
 
 BY_CUTTING = "b = torch.trunc(attribute(gm, rest[0].target).double() / (s_x * s_w))"
-no_relu = edited(
-    "same", "forgets that a relu cuts off at the zero point", ("if q.args[0] is not layer: ...", "if False: ...")
+no_relu = edited("same", "forgets that a relu cuts off at the zero point")(
+    ("if q.args[0] is not layer: ...", "if False: ...")
 )
-relu_at_zero = edited("same", "lets a relu cut off at the integer 0", ("low = zero_point", "low = 0"))
-no_x_zero = edited(
-    "same",
-    "forgets the zero point of the input of a linear layer",
-    ("(*head, x_zero, *requantize)", "(*head, 0, *requantize)"),
+relu_at_zero = edited("same", "lets a relu cut off at the integer 0")(("low = zero_point", "low = 0"))
+no_x_zero = edited("same", "forgets the zero point of the input of a linear layer")(
+    ("(*head, x_zero, *requantize)", "(*head, 0, *requantize)")
 )
-no_x_zero_conv = edited(
-    "same",
-    "forgets the zero point of the input of a convolution",
-    ("(*head, *window(layer), x_zero, *requantize)", "(*head, *window(layer), 0, *requantize)"),
+no_x_zero_conv = edited("same", "forgets the zero point of the input of a convolution")(
+    ("(*head, *window(layer), x_zero, *requantize)", "(*head, *window(layer), 0, *requantize)")
 )
-eight = edited("same", "always saturates at the ends of 8 bits", ("ends(bits)", "ends(8)"))
-of_input = edited("same", "saturates at the ends of the input's grid", ("ends(bits)", "ends(x.args[3])"))
-halves_up = edited(
-    "same",
-    "rounds halves of the bias up",
+eight = edited("same", "always saturates at the ends of 8 bits")(("ends(bits)", "ends(8)"))
+of_input = edited("same", "saturates at the ends of the input's grid")(("ends(bits)", "ends(x.args[3])"))
+halves_up = edited("same", "rounds halves of the bias up")(
     (
         "b = torch.round(attribute(gm, rest[0].target).double() / (s_x * s_w))",
         "b = torch.floor(attribute(gm, rest[0].target).double() / (s_x * s_w) + 0.5)",
-    ),
+    )
 )
-read_once = edited(
-    "did",
-    "folds a layer only if nothing else reads it",
+read_once = edited("did", "folds a layer only if nothing else reads it")(
     (
         "return node if x.target is weight.target is dequantize else None",
         "return node if x.target is weight.target is dequantize and len(node.users) == 1 else None",
-    ),
+    )
 )
-relu_read_once = edited(
-    "did",
-    "folds a layer before a relu only if nothing else reads the relu",
-    ("node = node.args[0]", "node = node.args[0] if len(node.users) == 1 else node"),
+relu_read_once = edited("did", "folds a layer before a relu only if nothing else reads the relu")(
+    ("node = node.args[0]", "node = node.args[0] if len(node.users) == 1 else node")
 )
-on_result = edited(
-    "same",
-    "puts the bias on the grid of the result",
-    ("attribute(gm, rest[0].target).double() / (s_x * s_w)", "attribute(gm, rest[0].target).double() / s_out"),
+on_result = edited("same", "puts the bias on the grid of the result")(
+    ("attribute(gm, rest[0].target).double() / (s_x * s_w)", "attribute(gm, rest[0].target).double() / s_out")
 )
-cut = edited(
-    "same",
-    "cuts the bias off in place of rounding",
-    ("b = torch.round(attribute(gm, rest[0].target).double() / (s_x * s_w))", BY_CUTTING),
+cut = edited("same", "cuts the bias off in place of rounding")(
+    ("b = torch.round(attribute(gm, rest[0].target).double() / (s_x * s_w))", BY_CUTTING)
 )
-single = edited(
-    "same",
-    "computes factors in float32",
-    ("fixed_points(s_x * s_w / s_out)", "fixed_points(s_x * s_w.float() / s_out)"),
+single = edited("same", "computes factors in float32")(
+    ("fixed_points(s_x * s_w / s_out)", "fixed_points(s_x * s_w.float() / s_out)")
 )
-single_bias = edited(
-    "same",
-    "computes the bias in float32",
-    ("attribute(gm, rest[0].target).double() / (s_x * s_w)", "attribute(gm, rest[0].target) / (s_x * s_w.float())"),
+single_bias = edited("same", "computes the bias in float32")(
+    ("attribute(gm, rest[0].target).double() / (s_x * s_w)", "attribute(gm, rest[0].target) / (s_x * s_w.float())")
 )
-one_factor = edited(
-    "same",
-    "has one factor for all outputs",
-    ("fixed_points(s_x * s_w / s_out)", "fixed_points(s_x * s_w.max().expand(len(s_w)) / s_out)"),
+one_factor = edited("same", "has one factor for all outputs")(
+    ("fixed_points(s_x * s_w / s_out)", "fixed_points(s_x * s_w.max().expand(len(s_w)) / s_out)")
 )
-wraps = edited(
-    "same", "lets a bias that does not fit wrap around", ("if (b.abs() >= 2**31).any(): ...", "if False: ...")
+wraps = edited("same", "lets a bias that does not fit wrap around")(
+    ("if (b.abs() >= 2**31).any(): ...", "if False: ...")
 )
-one_more = edited("same", "takes 2³¹ for a number of int32", ("b.abs() >= 2**31", "b.abs() > 2**31"))
-above = edited("same", "checks only the upper end of int32", ("b.abs() >= 2**31", "b >= 2**31"))
-fits_unrounded = edited(
-    "same",
-    "asks whether a bias fits before it is rounded",
+one_more = edited("same", "takes 2³¹ for a number of int32")(("b.abs() >= 2**31", "b.abs() > 2**31"))
+above = edited("same", "checks only the upper end of int32")(("b.abs() >= 2**31", "b >= 2**31"))
+fits_unrounded = edited("same", "asks whether a bias fits before it is rounded")(
     (
         "(b.abs() >= 2**31).any()",
         "(attribute(gm, rest[0].target).double() / (s_x * s_w)).abs().max() >= 2**31",
-    ),
+    )
 )
-relu_of_eight = edited(
-    "same",
-    "lets a relu cut off only on grids of eight bits",
-    ("if q.args[0] is not layer: ...", "if q.args[0] is not layer and bits == 8: ..."),
+relu_of_eight = edited("same", "lets a relu cut off only on grids of eight bits")(
+    ("if q.args[0] is not layer: ...", "if q.args[0] is not layer and bits == 8: ...")
 )
-one_quantize = edited(
-    "did",
-    "folds a layer only if one quantize reads it",
+one_quantize = edited("did", "folds a layer only if one quantize reads it")(
     (
         "if layer is None: ...",
         "if layer is None or sum(user.target is quantize for x in {layer, q.args[0]} for user in x.users) > 1: ...",
-    ),
+    )
 )
-first_grid = edited(
-    "same",
-    "makes one integer layer for all quantizes of a layer",
+first_grid = edited("same", "makes one integer layer for all quantizes of a layer")(
     ("weights = {}", "weights, integers = {}, {}"),
     (
         "if layer is None: ...",
@@ -520,54 +492,42 @@ first_grid = edited(
     ),
     ("q.replace_all_uses_with(node)", "integers[layer] = node\nq.replace_all_uses_with(node)"),
 )
-same_bias = edited(
-    "same",
-    "stores a bias once, though two layers have other scales",
+same_bias = edited("same", "stores a bias once, though two layers have other scales")(
     ("weights = {}", "weights, biases = {}, {}"),
     (
         "bias = None if b is None else new('bias', b.to(torch.int32))",
         "bias = None if b is None else biases.setdefault(rest[0], new('bias', b.to(torch.int32)))",
     ),
 )
-from_quantize = edited(
-    "did",
-    "takes only what a quantize returned for integers",
+from_quantize = edited("did", "takes only what a quantize returned for integers")(
     (
         "x.target is weight.target is dequantize",
         "x.target is weight.target is dequantize and x.args[0].target in (quantize, integer_linear, integer_conv2d)",
-    ),
+    )
 )
-no_result = edited(
-    "did",
-    "leaves a quantize whose integers are a result",
-    ("if layer is None: ...", "if layer is None or any(user.op == 'output' for user in q.users): ..."),
+no_result = edited("did", "leaves a quantize whose integers are a result")(
+    ("if layer is None: ...", "if layer is None or any(user.op == 'output' for user in q.users): ...")
 )
-layers_only = edited(
-    "did",
-    "folds a layer only if all that reads the pair of its weight is a layer",
+layers_only = edited("did", "folds a layer only if all that reads the pair of its weight is a layer")(
     (
         "x.target is weight.target is dequantize",
         "x.target is weight.target is dequantize and {user.target for user in weight.users} <= {F.linear, F.conv2d}",
-    ),
+    )
 )
-symmetric = edited(
-    "same",
-    "leaves out the first integer of a weight",
-    ("w_q = quantize(w, s_w.float(), 0, 8, axis=0)", "w_q = quantize(w, s_w.float(), 0, 8, axis=0).clamp(min=-127)"),
+symmetric = edited("same", "leaves out the first integer of a weight")(
+    ("w_q = quantize(w, s_w.float(), 0, 8, axis=0)", "w_q = quantize(w, s_w.float(), 0, 8, axis=0).clamp(min=-127)")
 )
-all_must_fit = edited(
-    "same", "keeps a layer in float only if no bias fits", ("(b.abs() >= 2**31).any()", "(b.abs() >= 2**31).all()")
+all_must_fit = edited("same", "keeps a layer in float only if no bias fits")(
+    ("(b.abs() >= 2**31).any()", "(b.abs() >= 2**31).all()")
 )
-each = edited("cost", "stores a shared weight once for each layer", ("weight not in weights", "True"))
-float_input = edited(
-    "valid",
-    "asks only for a weight with a pair",
-    ("x.target is weight.target is dequantize", "weight.target is dequantize"),
+each = edited("cost", "stores a shared weight once for each layer")(("weight not in weights", "True"))
+float_input = edited("valid", "asks only for a weight with a pair")(
+    ("x.target is weight.target is dequantize", "weight.target is dequantize")
 )
-no_convolution = edited(
-    "did", "folds linear layers only", ("node.target not in (F.linear, F.conv2d)", "node.target is not F.linear")
+no_convolution = edited("did", "folds linear layers only")(
+    ("node.target not in (F.linear, F.conv2d)", "node.target is not F.linear")
 )
-no_activated = edited("did", "does not look behind a relu", ("if node.target is torch.relu: ...", "if False: ..."))
+no_activated = edited("did", "does not look behind a relu")(("if node.target is torch.relu: ...", "if False: ..."))
 
 EQUIVALENT = {
     ("quantize(w, s_w.float(), 0, 8, axis=0)", "quantize(w, s_w.float(), 0, 8)"): "a vector of scales is along axis 0",

@@ -93,63 +93,53 @@ def in_float32(low, high, bits, symmetric):
 
 
 extended = ("low, high = min(low, 0.0), max(high, 0.0)",)
-shifted = edited(
-    "valid",
-    "does not extend the range to 0, so that the zero point leaves the grid",
-    (*extended, "low, high = low, high"),
+shifted = edited("valid", "does not extend the range to 0, so that the zero point leaves the grid")(
+    (*extended, "low, high = low, high")
 )
-only_below = edited(
-    "did", "extends a range above 0, and forgets one below", (*extended, "low, high = min(low, 0.0), high")
+only_below = edited("did", "extends a range above 0, and forgets one below")(
+    (*extended, "low, high = min(low, 0.0), high")
 )
-only_above = edited(
-    "did", "extends a range below 0, and forgets one above", (*extended, "low, high = low, max(high, 0.0)")
+only_above = edited("did", "extends a range below 0, and forgets one above")(
+    (*extended, "low, high = low, max(high, 0.0)")
 )
-as_many_steps = edited("did", "counts integers in place of steps", ("last - first", "last - first + 1"))
-first_end = edited(
-    "did", "divides a symmetric range by 2^(bits - 1)", ("max(-low, high) / last", "max(-low, high) / -first")
+as_many_steps = edited("did", "counts integers in place of steps")(("last - first", "last - first + 1"))
+first_end = edited("did", "divides a symmetric range by 2^(bits - 1)")(
+    ("max(-low, high) / last", "max(-low, high) / -first")
 )
-high_only = edited("did", "looks only at the high end of a symmetric range", ("max(-low, high) / last", "high / last"))
-eight = edited(
-    "did", "always has eight bits", ("first, last = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1", "first, last = -128, 127")
+high_only = edited("did", "looks only at the high end of a symmetric range")(("max(-low, high) / last", "high / last"))
+eight = edited("did", "always has eight bits")(
+    ("first, last = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1", "first, last = -128, 127")
 )
-tiny = edited(
-    "did",
-    "returns scales that float32 cannot hold",
-    ("max((high - low) / (last - first), 2.0 ** -126)", "(high - low) / (last - first)"),
+tiny = edited("did", "returns scales that float32 cannot hold")(
+    ("max((high - low) / (last - first), 2.0 ** -126)", "(high - low) / (last - first)")
 )
-no_width = edited(
-    "did", "takes a range narrower than the smallest scale for 0 … 0", ("low == high", "high - low < 2.0**-126")
+no_width = edited("did", "takes a range narrower than the smallest scale for 0 … 0")(
+    ("low == high", "high - low < 2.0**-126")
 )
-balanced = edited(
-    "did", "makes the grid symmetric where the range is", ("if symmetric: ...", "if symmetric or low == -high: ...")
+balanced = edited("did", "makes the grid symmetric where the range is")(
+    ("if symmetric: ...", "if symmetric or low == -high: ...")
 )
-cut = edited(
-    "same", "cuts the zero point off in place of rounding", ("round(first - low / scale)", "int(first - low / scale)")
+cut = edited("same", "cuts the zero point off in place of rounding")(
+    ("round(first - low / scale)", "int(first - low / scale)")
 )
-down = edited("same", "rounds the zero point down", ("round(first - low / scale)", "math.floor(first - low / scale)"))
-in_single = edited(
-    "did",
-    "subtracts in float32, where the width of a range can be infinite",
-    ("(high - low) / (last - first)", "float(torch.tensor(high) - torch.tensor(low)) / (last - first)"),
+down = edited("same", "rounds the zero point down")(("round(first - low / scale)", "math.floor(first - low / scale)"))
+in_single = edited("did", "subtracts in float32, where the width of a range can be infinite")(
+    ("(high - low) / (last - first)", "float(torch.tensor(high) - torch.tensor(low)) / (last - first)")
 )
-unsigned = edited(
-    "valid", "counts from 0, as unsigned integers do", ("round(first - low / scale)", "round(-low / scale)")
+unsigned = edited("valid", "counts from 0, as unsigned integers do")(
+    ("round(first - low / scale)", "round(-low / scale)")
 )
-float_zero = edited(
-    "valid", "returns a zero point that is no integer", ("round(first - low / scale)", "first - low / scale")
+float_zero = edited("valid", "returns a zero point that is no integer")(
+    ("round(first - low / scale)", "first - low / scale")
 )
-no_infinity = edited(
-    "spared",
-    "refuses NaN, and forgets infinite ends",
-    ("not (math.isfinite(low) and math.isfinite(high))", "math.isnan(low) or math.isnan(high)"),
+no_infinity = edited("spared", "refuses NaN, and forgets infinite ends")(
+    ("not (math.isfinite(low) and math.isfinite(high))", "math.isnan(low) or math.isnan(high)")
 )
-by_comparison = edited(
-    "spared",
-    "compares with infinity, and forgets that NaN is neither smaller nor larger",
-    ("not (math.isfinite(low) and math.isfinite(high))", "low == -math.inf or high == math.inf"),
+by_comparison = edited("spared", "compares with infinity, and forgets that NaN is neither smaller nor larger")(
+    ("not (math.isfinite(low) and math.isfinite(high))", "low == -math.inf or high == math.inf")
 )
-never_empty = edited("spared", "forgets empty ranges", ("... or low > high", "..."))
-no_constant = edited("spared", "takes one value for an empty range", ("low > high", "low >= high"))
+never_empty = edited("spared", "forgets empty ranges")(("... or low > high", "..."))
+no_constant = edited("spared", "takes one value for an empty range")(("low > high", "low >= high"))
 
 
 @wrong("spared", "extends the range to 0 first, and sees no empty range around 0")

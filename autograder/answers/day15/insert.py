@@ -227,93 +227,69 @@ def for_each_reader(gm, grids):
     return gm
 
 
-moved_too = edited("did", "puts the pair behind what moves", ("while operand.target in MOVES: ...", "if False: ..."))
-one_move = edited(
-    "did", "goes back over one move only", ("while operand.target in MOVES: ...", "if operand.target in MOVES: ...")
+moved_too = edited("did", "puts the pair behind what moves")(("while operand.target in MOVES: ...", "if False: ..."))
+one_move = edited("did", "goes back over one move only")(
+    ("while operand.target in MOVES: ...", "if operand.target in MOVES: ...")
 )
-before_relu = edited(
-    "did",
-    "puts the pair between a layer and its relu",
-    ("roots[users[0] if alone else layer] = None", "roots[layer] = None"),
+before_relu = edited("did", "puts the pair between a layer and its relu")(
+    ("roots[users[0] if alone else layer] = None", "roots[layer] = None")
 )
-any_relu = edited(
-    "did",
-    "puts the pair behind a relu, though something else reads the layer",
-    ("len(users) == 1 and users[0].target is torch.relu", "users[0].target is torch.relu"),
+any_relu = edited("did", "puts the pair behind a relu, though something else reads the layer")(
+    ("len(users) == 1 and users[0].target is torch.relu", "users[0].target is torch.relu")
 )
-all_relus = edited(
-    "did",
-    "puts the pair behind the last of several relus",
+all_relus = edited("did", "puts the pair behind the last of several relus")(
     (
         "roots[users[0] if alone else layer] = None",
         "root = users[0] if alone else layer\n"
         "while root is not layer and [x.target for x in root.users] == [torch.relu]:\n"
         "    (root,) = root.users\n"
         "roots[root] = None",
-    ),
+    )
 )
-first_relu = edited(
-    "did",
-    "puts the pair behind one relu, though two read the layer",
-    ("len(users) == 1 and users[0].target is torch.relu", "{user.target for user in users} == {torch.relu}"),
+first_relu = edited("did", "puts the pair behind one relu, though two read the layer")(
+    ("len(users) == 1 and users[0].target is torch.relu", "{user.target for user in users} == {torch.relu}")
 )
-over_moves = edited(
-    "did",
-    "looks for the relu behind what moves the result",
+over_moves = edited("did", "looks for the relu behind what moves the result")(
     (
         "alone = len(users) == 1 and users[0].target is torch.relu",
         "while len(users) == 1 and users[0].target in MOVES:\n"
         "    users = list(users[0].users)\n"
         "alone = len(users) == 1 and users[0].target is torch.relu",
-    ),
+    )
 )
-no_input = edited(
-    "did",
-    "lets the output read an input in float",
+no_input = edited("did", "lets the output read an input in float")(
     (
         "lambda user, q=q: user is not q",
         "lambda user, q=q, root=root: user is not q and (user.op, root.op) != ('output', 'placeholder')",
-    ),
+    )
 )
-inner_relu = edited(
-    "did",
-    "leaves a pair between a layer and a relu that is a result",
+inner_relu = edited("did", "leaves a pair between a layer and a relu that is a result")(
     (
         "len(users) == 1 and users[0].target is torch.relu",
         "len(users) == 1 and users[0].target is torch.relu and all(x.op != 'output' for x in users[0].users)",
-    ),
+    )
 )
-by_its_name = edited(
-    "did",
-    "takes every function named relu for torch.relu",
+by_its_name = edited("did", "takes every function named relu for torch.relu")(
     (
         "len(users) == 1 and users[0].target is torch.relu",
         "len(users) == 1 and getattr(users[0].target, '__name__', '') == 'relu'",
-    ),
+    )
 )
-any_reader = edited(
-    "did",
-    "puts the pair behind whatever is the only reader",
-    ("len(users) == 1 and users[0].target is torch.relu", "len(users) == 1 and users[0].op != 'output'"),
+any_reader = edited("did", "puts the pair behind whatever is the only reader")(
+    ("len(users) == 1 and users[0].target is torch.relu", "len(users) == 1 and users[0].op != 'output'")
 )
-no_results = edited(
-    "did",
-    "gives pairs to what layers read, and none to what they return",
-    ("roots[users[0] if alone else layer] = None", "pass"),
+no_results = edited("did", "gives pairs to what layers read, and none to what they return")(
+    ("roots[users[0] if alone else layer] = None", "pass")
 )
-no_sums = edited("did", "takes only the first operand of a sum", ("2 if layer.target is torch.add else 1", "1"))
-any_sum = edited(
-    "spared",
-    "takes the sum with a constant for a layer",
+no_sums = edited("did", "takes only the first operand of a sum")(("2 if layer.target is torch.add else 1", "1"))
+any_sum = edited("spared", "takes the sum with a constant for a layer")(
     ("all(map(is_value, node.args))", "all(isinstance(x, fx.Node) for x in node.args)"),
     (
         "while operand.target in MOVES: ...",
         "if operand.op == 'get_attr': continue\nwhile operand.target in MOVES:\n    operand = operand.args[0]",
     ),
 )
-by_name = edited(
-    "cost",
-    "knows weights by name, so that one with two names is quantized twice",
+by_name = edited("cost", "knows weights by name, so that one with two names is quantized twice")(
     ("id(value) not in pairs", "weight.target not in pairs"),
     (
         "pairs[id(value)] = pair(weight, scale, scale, 0, 8, axis=0)",
@@ -321,27 +297,19 @@ by_name = edited(
     ),
     ("layer.replace_input_with(weight, pairs[id(value)])", "layer.replace_input_with(weight, pairs[weight.target])"),
 )
-by_node = edited("cost", "quantizes a weight once for each layer", ("id(value) not in pairs", "True"))
+by_node = edited("cost", "quantizes a weight once for each layer")(("id(value) not in pairs", "True"))
 REDIRECTED = (
     "weight.replace_all_uses_with(pairs[id(value)], lambda x: x is layer or x.target not in (quantize, *LAYERS))"
 )
-every_reader = edited(
-    "spared",
-    "lets all that reads a weight read its pair",
-    ("layer.replace_input_with(weight, pairs[id(value)])", REDIRECTED),
+every_reader = edited("spared", "lets all that reads a weight read its pair")(
+    ("layer.replace_input_with(weight, pairs[id(value)])", REDIRECTED)
 )
-other_axis = edited(
-    "same",
-    "gives a weight a scale for each input",
-    ("pair(weight, scale, scale, 0, 8, axis=0)", "pair(weight, scale, scale, 0, 8, axis=1)"),
+other_axis = edited("same", "gives a weight a scale for each input")(
+    ("pair(weight, scale, scale, 0, 8, axis=0)", "pair(weight, scale, scale, 0, 8, axis=1)")
 )
-no_zero = edited(
-    "same",
-    "forgets the zero point",
-    ("pair(root, root, *grids[root.name], 8)", "pair(root, root, grids[root.name][0], 0, 8)"),
+no_zero = edited("same", "forgets the zero point")(
+    ("pair(root, root, *grids[root.name], 8)", "pair(root, root, grids[root.name][0], 0, 8)")
 )
-no_output = edited(
-    "did",
-    "lets the output read floats",
-    ("lambda user, q=q: user is not q", "lambda user, q=q: user is not q and user.op != 'output'"),
+no_output = edited("did", "lets the output read floats")(
+    ("lambda user, q=q: user is not q", "lambda user, q=q: user is not q and user.op != 'output'")
 )

@@ -277,83 +277,61 @@ def in_place(gm, largest, alpha):
     return gm
 
 
-norms_only = edited("did", "moves from norms alone", ("not is_layer(node) and not is_norm(node)", "not is_norm(node)"))
-no_relu = edited(
-    "did", "stops at a relu", ("while [user.target for user in x.users] == [torch.relu]: ...", "while False: ...")
+norms_only = edited("did", "moves from norms alone")(("not is_layer(node) and not is_norm(node)", "not is_norm(node)"))
+no_relu = edited("did", "stops at a relu")(
+    ("while [user.target for user in x.users] == [torch.relu]: ...", "while False: ...")
 )
-first_weight = edited(
-    "did",
-    "takes the maxima of the first weight alone",
-    ("torch.cat([value(user.args[1]) for user in layers])", "value(layers[0].args[1])"),
+first_weight = edited("did", "takes the maxima of the first weight alone")(
+    ("torch.cat([value(user.args[1]) for user in layers])", "value(layers[0].args[1])")
 )
-maxima_before = edited("did", "takes the maxima before the relu", ("largest[x.name]", "largest[node.name]"))
-one_maximum = edited(
-    "did",
-    "takes the largest of all weights, not of each column",
+maxima_before = edited("did", "takes the maxima before the relu")(("largest[x.name]", "largest[node.name]"))
+one_maximum = edited("did", "takes the largest of all weights, not of each column")(
     (
         "torch.cat([value(user.args[1]) for user in layers]).abs().amax(0)",
         "torch.cat([value(user.args[1]) for user in layers]).abs().amax().expand(len(largest[x.name]))",
-    ),
+    )
 )
-no_bias = edited("same", "forgets to divide the bias", ("value(bias) / s", "value(bias)"))
-as_columns = edited(
-    "same",
-    "divides columns if a layer has as many outputs as inputs",
-    ("s if is_norm(node) else s[:, None]", "s if is_norm(node) or len(s) == value(weight).shape[1] else s[:, None]"),
+no_bias = edited("same", "forgets to divide the bias")(("value(bias) / s", "value(bias)"))
+as_columns = edited("same", "divides columns if a layer has as many outputs as inputs")(
+    ("s if is_norm(node) else s[:, None]", "s if is_norm(node) or len(s) == value(weight).shape[1] else s[:, None]")
 )
-not_output = edited(
-    "spared",
-    "does not take the output for a reader of what a relu reads",
+not_output = edited("spared", "does not take the output for a reader of what a relu reads")(
     (
         "while [user.target for user in x.users] == [torch.relu]: ...",
         "while [user.target for user in x.users if user.op != 'output'] == [torch.relu]: ...",
     ),
     ("(x,) = x.users", "(x,) = [user for user in x.users if user.op != 'output']"),
 )
-one_bias = edited(
-    "same",
-    "gives two layers that share a bias one new bias",
+one_bias = edited("same", "gives two layers that share a bias one new bias")(
     (
         "name = f'{node.name}_constant{place}'",
         "name = f'{node.name}_constant{place}' if place == first else f'{bias.target}_divided'",
-    ),
+    )
 )
-any_reader = edited(
-    "same",
-    "moves although others read the value",
-    ("layers = list(x.users)", "layers = [user for user in x.users if is_layer(user) and user.args[0] is x]"),
+any_reader = edited("same", "moves although others read the value")(
+    ("layers = list(x.users)", "layers = [user for user in x.users if is_layer(user) and user.args[0] is x]")
 )
-no_least = edited(
-    "same",
-    "divides by 0 where a channel is always 0",
-    ("largest[x.name].clamp(min=1e-05)", "largest[x.name]"),
+no_least = edited("same", "divides by 0 where a channel is always 0")(
+    ("largest[x.name].clamp(min=1e-05)", "largest[x.name]")
 )
-through_gelu = edited(
-    "same",
-    "moves through any function of one number",
+through_gelu = edited("same", "moves through any function of one number")(
     (
         "[user.target for user in x.users] == [torch.relu]",
         "[user.target for user in x.users] in ([torch.relu], [F.gelu], [torch.tanh])",
-    ),
+    )
 )
 
 
 EQUIVALENT = {("graph.eliminate_dead_code()", "pass"): "Nodes that nothing needs do not count."}
-biases_may_be_computed = edited(
-    "valid",
-    "takes a layer for constant whose bias is computed",
-    ("constants(node.args[1:])", "constants(node.args[1:2])"),
+biases_may_be_computed = edited("valid", "takes a layer for constant whose bias is computed")(
+    ("constants(node.args[1:])", "constants(node.args[1:2])")
 )
-every_relu = edited(
-    "spared",
-    "moves over every function named relu",
+every_relu = edited("spared", "moves over every function named relu")(
     (
         "while [user.target for user in x.users] == [torch.relu]: ...",
         "while [getattr(user.target, '__name__', '') for user in x.users] == ['relu']:\n    (x,) = x.users",
-    ),
+    )
 )
-bias_in_place = edited(
-    "same",
-    "writes the new bias over the one that others read",
-    ("value(bias) / s", "value(bias).detach().div_(s)"),
+bias_in_place = edited("same", "writes the new bias over the one that others read")(
+    ("value(bias) / s", "value(bias).detach().div_(s)")
 )

@@ -308,78 +308,54 @@ def computed_twice(gm):
     return one_by_one(gm)
 
 
-no_third_law = edited(
-    "did",
-    "leaves pairs on one grid",
-    ("grid(q, quantize) and grid(q.args[0], dequantize) == grid(q, quantize)", "False"),
+no_third_law = edited("did", "leaves pairs on one grid")(
+    ("grid(q, quantize) and grid(q.args[0], dequantize) == grid(q, quantize)", "False")
 )
-not_cat = edited(
-    "did",
-    "moves over functions of one tensor alone",
+not_cat = edited("did", "moves over functions of one tensor alone")(
     ("t.target in MOVING and len(grids) == 1", "t.target in MOVING and t.target is not torch.cat and len(grids) == 1"),
     ("t.target in MOVING and len(t.users) == 1", "t.target in MOVING[:7] and len(t.users) == 1"),
 )
-any_grid = edited(
-    "same",
-    "puts two grids onto one",
-    ("len(grids) == 1 and None not in grids", "None not in grids and t.all_input_nodes"),
+any_grid = edited("same", "puts two grids onto one")(
+    ("len(grids) == 1 and None not in grids", "None not in grids and t.all_input_nodes")
 )
-any_axis = edited(
-    "same",
-    "moves the scales of channels",
-    ("node.target is function and 'axis' not in node.kwargs", "node.target is function"),
+any_axis = edited("same", "moves the scales of channels")(
+    ("node.target is function and 'axis' not in node.kwargs", "node.target is function")
 )
-any_zero = edited(
-    "same",
-    "compares scales, and forgets zero points and bits",
+any_zero = edited("same", "compares scales, and forgets zero points and bits")(
     (
         "grid(q.args[0], dequantize) == grid(q, quantize)",
         "(grid(q.args[0], dequantize) or [0])[0] == grid(q, quantize)[0]",
-    ),
+    )
 )
-any_scale = edited(
-    "same",
-    "compares zero points and bits, and forgets scales",
+any_scale = edited("same", "compares zero points and bits, and forgets scales")(
     (
         "grid(q.args[0], dequantize) == grid(q, quantize)",
         "(grid(q.args[0], dequantize) or [0])[1:] == grid(q, quantize)[1:]",
-    ),
+    )
 )
 OF_OPERANDS = "grids = {grid(x, dequantize) for x in t.all_input_nodes}"
-near_scale = edited(
-    "same",
-    "takes nearly equal scales for one",
+near_scale = edited("same", "takes nearly equal scales for one")(
     (
         OF_OPERANDS,
         "grids = {(g := grid(x, dequantize)) and (round(g[0], 4), *g[1:]) for x in t.all_input_nodes}",
-    ),
+    )
 )
-any_bits = edited(
-    "same",
-    "puts numbers of more bits onto a grid of fewer",
+any_bits = edited("same", "puts numbers of more bits onto a grid of fewer")(
     (OF_OPERANDS, "grids = {(g := grid(x, dequantize)) and g[:2]: g for x in t.all_input_nodes}"),
     ("*grids.pop()", "*next(iter(grids.values()))"),
 )
-two_of_three = edited(
-    "same",
-    "looks at two operands, though three are read",
-    (OF_OPERANDS, "grids = {grid(x, dequantize) for x in t.all_input_nodes[:2]}"),
+two_of_three = edited("same", "looks at two operands, though three are read")(
+    (OF_OPERANDS, "grids = {grid(x, dequantize) for x in t.all_input_nodes[:2]}")
 )
-any_reader = edited(
-    "same",
-    "moves a quantize above what others read",
-    ("t.target in MOVING and len(t.users) == 1", "t.target in MOVING"),
+any_reader = edited("same", "moves a quantize above what others read")(
+    ("t.target in MOVING and len(t.users) == 1", "t.target in MOVING")
 )
-over_relu = edited(
-    "same",
-    "moves a quantize above relu, as if 0 were the integer 0",
+over_relu = edited("same", "moves a quantize above relu, as if 0 were the integer 0")(
     (
         "t.target in MOVING and len(t.users) == 1",
         "(t.target in MOVING or t.target is torch.relu) and len(t.users) == 1",
-    ),
+    )
 )
-not_amax = edited(
-    "did",
-    "lets the largest be chosen of floats",
-    ("t.target in MOVING and len(grids) == 1", "t.target in MOVING and t.target is not torch.amax and len(grids) == 1"),
+not_amax = edited("did", "lets the largest be chosen of floats")(
+    ("t.target in MOVING and len(grids) == 1", "t.target in MOVING and t.target is not torch.amax and len(grids) == 1")
 )

@@ -227,72 +227,48 @@ def unfused(gm):
     return gm
 
 
-high_first = edited(
-    "same",
-    "puts the first number into the high half",
-    ("q[:, 0::2] & 15 | (q[:, 1::2] & 15) << 4", "q[:, 1::2] & 15 | (q[:, 0::2] & 15) << 4"),
+high_first = edited("same", "puts the first number into the high half")(
+    ("q[:, 0::2] & 15 | (q[:, 1::2] & 15) << 4", "q[:, 1::2] & 15 | (q[:, 0::2] & 15) << 4")
 )
-sign = edited(
-    "same",
-    "lets the sign of the first number flow into the second",
-    ("q[:, 0::2] & 15 | (q[:, 1::2] & 15) << 4", "q[:, 0::2] | (q[:, 1::2] & 15) << 4"),
+sign = edited("same", "lets the sign of the first number flow into the second")(
+    ("q[:, 0::2] & 15 | (q[:, 1::2] & 15) << 4", "q[:, 0::2] | (q[:, 1::2] & 15) << 4")
 )
-no_bias = edited("same", "forgets the bias", ("(x, packed, scale, bias)", "(x, packed, scale)"))
-any_operand = edited("same", "takes a weight for the second operand wherever it is read", ("w is dq", "True"))
-any_bits = edited(
-    "spared",
-    "packs weights of eight bits as well",
+no_bias = edited("same", "forgets the bias")(("(x, packed, scale, bias)", "(x, packed, scale)"))
+any_operand = edited("same", "takes a weight for the second operand wherever it is read")(("w is dq", "True"))
+any_bits = edited("spared", "packs weights of eight bits as well")(
     ("q.args[3] != 4 or weight.target in needed", "weight.target in needed"),
     ("quantize(*values, *q.args[2:], **q.kwargs)", "quantize(*values, 0, 4, **q.kwargs)"),
 )
-below_eight = edited(
-    "spared",
-    "packs weights of two bits as if they had four",
-    ("q.args[3] != 4 or weight.target in needed", "q.args[3] >= 8 or weight.target in needed"),
+below_eight = edited("spared", "packs weights of two bits as if they had four")(
+    ("q.args[3] != 4 or weight.target in needed", "q.args[3] >= 8 or weight.target in needed")
 )
-no_result = edited(
-    "spared",
-    "forgets that returning the floats is reading them",
-    ("user.target is not quantize", "user.target is not quantize and user.op != 'output'"),
+no_result = edited("spared", "forgets that returning the floats is reading them")(
+    ("user.target is not quantize", "user.target is not quantize and user.op != 'output'")
 )
-unclamped = edited(
-    "same",
-    "divides and rounds by itself, and lets what is beyond -8 and 7 wrap around",
+unclamped = edited("same", "divides and rounds by itself, and lets what is beyond -8 and 7 wrap around")(
     (
         "quantize(*values, *q.args[2:], **q.kwargs)",
         "(values[0] / values[1].repeat_interleave(q.kwargs['group'], 1)).round().to(torch.int8)",
-    ),
+    )
 )
-bytes_too = edited(
-    "spared",
-    "stores weights of eight bits as int8",
+bytes_too = edited("spared", "stores weights of eight bits as int8")(
     ("q.args[3] != 4", "q.args[3] not in (4, 8)"),
     ("odd = integers.shape[1] % 2", "odd = integers.shape[1] % 2 or q.args[3] == 8"),
 )
-no_output = edited(
-    "did",
-    "unpacks for functions, and not for the output",
-    ("if dq.users: ...", "if any(user.users for user in dq.users): ..."),
+no_output = edited("did", "unpacks for functions, and not for the output")(
+    ("if dq.users: ...", "if any(user.users for user in dq.users): ...")
 )
-signed = edited("did", "stores the two halves as int8", ("torch.uint8", "torch.int8"))
-layers_alone = edited(
-    "did",
-    "packs only what a linear layer reads",
+signed = edited("did", "stores the two halves as int8")(("torch.uint8", "torch.int8"))
+layers_alone = edited("did", "packs only what a linear layer reads")(
     (
         "q.args[3] != 4 or weight.target in needed",
         "q.args[3] != 4 or weight.target in needed or F.linear not in [user.target for user in dq.users]",
-    ),
+    )
 )
-twice = edited(
-    "spared",
-    "packs what is needed as floats, too",
-    ("q.args[3] != 4 or weight.target in needed", "q.args[3] != 4"),
+twice = edited("spared", "packs what is needed as floats, too")(
+    ("q.args[3] != 4 or weight.target in needed", "q.args[3] != 4")
 )
-by_pair = edited(
-    "did",
-    "stores a weight for each of its pairs",
-    ("f'{weight.target}_int4'", "f'{q.name}_int4'"),
-)
+by_pair = edited("did", "stores a weight for each of its pairs")(("f'{weight.target}_int4'", "f'{q.name}_int4'"))
 
 
 EQUIVALENT = {("graph.eliminate_dead_code()", "pass"): "Nodes that nothing needs do not count."}

@@ -164,48 +164,34 @@ def uniform(layers, low, high, budget):
     return next(plan for plan in plans if error_bound(layers, plan, low, high) <= budget)
 
 
-not_own = edited(
-    "same",
-    "forgets that a layer reads what is off already",
-    ("w @ e + off @ (m + e)", "w @ e + off @ m"),
+not_own = edited("same", "forgets that a layer reads what is off already")(("w @ e + off @ (m + e)", "w @ e + off @ m"))
+signs = edited("same", "lets errors cancel: multiplies by W in place of |W|")(
+    ("(weight.abs(), m, options)", "(weight, m, options)")
 )
-signs = edited(
-    "same",
-    "lets errors cancel: multiplies by W in place of |W|",
-    ("(weight.abs(), m, options)", "(weight, m, options)"),
+to_zero = edited("cost", "lets inputs below 0 reach 0")(
+    ("hi = torch.full_like(lo, high)", "hi = torch.full_like(lo, max(high, 0.0))")
 )
-to_zero = edited(
-    "cost",
-    "lets inputs below 0 reach 0",
-    ("hi = torch.full_like(lo, high)", "hi = torch.full_like(lo, max(high, 0.0))"),
+no_low = edited("same", "takes the upper end for the largest magnitude")(
+    ("torch.maximum(lo.abs(), hi.abs())", "hi.abs()")
 )
-no_low = edited(
-    "same", "takes the upper end for the largest magnitude", ("torch.maximum(lo.abs(), hi.abs())", "hi.abs()")
+no_relu = edited("cost", "forgets the relu between layers")(("(lo.relu(), hi.relu())", "(lo, hi)"))
+no_bias = edited("same", "forgets the bias")(
+    ("(up @ lo + down @ hi + bias, up @ hi + down @ lo + bias)", "(up @ lo + down @ hi, up @ hi + down @ lo)")
 )
-no_relu = edited("cost", "forgets the relu between layers", ("(lo.relu(), hi.relu())", "(lo, hi)"))
-no_bias = edited(
-    "same",
-    "forgets the bias",
-    ("(up @ lo + down @ hi + bias, up @ hi + down @ lo + bias)", "(up @ lo + down @ hi, up @ hi + down @ lo)"),
-)
-one_end = edited(
-    "same",
-    "multiplies the ends by W as it is",
+one_end = edited("same", "multiplies the ends by W as it is")(
     (
         "(up @ lo + down @ hi + bias, up @ hi + down @ lo + bias)",
         "((up + down) @ lo + bias, (up + down) @ hi + bias)",
-    ),
+    )
 )
 
 
 EQUIVALENT = {
     ("size + fewest(at) >= best_size", "size - fewest(at) >= best_size"): "more plans are tried, and the same is best",
 }
-no_scales = edited(
-    "cost",
-    "counts the bits of weights, and forgets their scales",
+no_scales = edited("cost", "counts the bits of weights, and forgets their scales")(
     (
         "(bits, bytes_of(weight, bits), (quantized(weight, bits) - weight).abs())",
         "(bits, weight.numel() * bits // 8, (quantized(weight, bits) - weight).abs())",
-    ),
+    )
 )

@@ -143,35 +143,27 @@ def each_form(operations, names, most):
     return list(forms)
 
 
-scalars = edited("same", "computes with numbers, for which products commute", ("(3, 3)", "(1, 1)"))
-bits = edited("same", "computes with zeros and ones", ("torch.randint(P, (3, 3))", "torch.randint(2, (3, 3))"))
-as_they_come = edited(
-    "spared", "does not look whether early laws follow from later ones", ("for law in laws[::-1]: ...", "pass")
+scalars = edited("same", "computes with numbers, for which products commute")(("(3, 3)", "(1, 1)"))
+bits = edited("same", "computes with zeros and ones")(("torch.randint(P, (3, 3))", "torch.randint(2, (3, 3))"))
+as_they_come = edited("spared", "does not look whether early laws follow from later ones")(
+    ("for law in laws[::-1]: ...", "pass")
 )
-smaller = edited("did", "stops one operation early", ("range(1, most + 1)", "range(1, most)"))
-loose = edited(
-    "valid",
-    "returns equations whose right side has variables of its own",
-    ("variables(right) <= variables(left)", "right is not left"),
+smaller = edited("did", "stops one operation early")(("range(1, most + 1)", "range(1, most)"))
+loose = edited("valid", "returns equations whose right side has variables of its own")(
+    ("variables(right) <= variables(left)", "right is not left")
 )
-same_variables = edited(
-    "did",
-    "leaves out laws whose right side has fewer variables",
-    ("variables(right) <= variables(left)", "variables(right) == variables(left)"),
+same_variables = edited("did", "leaves out laws whose right side has fewer variables")(
+    ("variables(right) <= variables(left)", "variables(right) == variables(left)")
 )
-to_the_left = edited(
-    "did", "builds terms whose last operand is a variable", ("for k in range(count): ...", "for k in [count - 1]: ...")
+to_the_left = edited("did", "builds terms whose last operand is a variable")(
+    ("for k in range(count): ...", "for k in [count - 1]: ...")
 )
-no_variables = edited(
-    "did",
-    "leaves out laws whose right side is a variable",
-    ("variables(right) <= variables(left)", "variables(right) <= variables(left) and isinstance(right, tuple)"),
+no_variables = edited("did", "leaves out laws whose right side is a variable")(
+    ("variables(right) <= variables(left)", "variables(right) <= variables(left) and isinstance(right, tuple)")
 )
-reversed_sides = edited(
-    "valid", "writes the smaller side first", ("laws.append((left, right))", "laws.append((right, left))")
+reversed_sides = edited("valid", "writes the smaller side first")(
+    ("laws.append((left, right))", "laws.append((right, left))")
 )
-in_order = edited(
-    "did",
-    "takes operands in one order only",
-    ("[(name, a, b) for a, b in pairs]", "[(name, a, b) for a, b in pairs if str(a) <= str(b)]"),
+in_order = edited("did", "takes operands in one order only")(
+    ("[(name, a, b) for a, b in pairs]", "[(name, a, b) for a, b in pairs if str(a) <= str(b)]")
 )

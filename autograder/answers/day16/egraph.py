@@ -249,55 +249,43 @@ def by_renaming(commands):
     }
 
 
-once = edited("did", "goes through the e-nodes only once", ("while changes: ...", "if changes: ..."))
-ten_times = edited(
-    "did",
-    "goes through the e-nodes at most ten times",
+once = edited("did", "goes through the e-nodes only once")(("while changes: ...", "if changes: ..."))
+ten_times = edited("did", "goes through the e-nodes at most ten times")(
     (
         "changes = True\nwhile changes: ...",
         "for _ in range(10):\n    first = {}\n    for number, node in enumerate(nodes):\n"
         "        other = first.setdefault(canonical(node), number)\n        if find(other) != find(number):\n"
         "            leader[find(number)] = find(other)",
-    ),
+    )
 )
-two_operands = edited(
-    "same", "compares the first two operands", ("canonical(node), number", "canonical(node)[:3], number")
+two_operands = edited("same", "compares the first two operands")(
+    ("canonical(node), number", "canonical(node)[:3], number")
 )
-leaves_apart = edited(
-    "did",
-    "keeps leaves apart that have the same label",
-    ("canonical(node), number", "(canonical(node) if node[1:] else number), number"),
+leaves_apart = edited("did", "keeps leaves apart that have the same label")(
+    ("canonical(node), number", "(canonical(node) if node[1:] else number), number")
 )
-no_congruence = edited("did", "joins only what union names", ("changes = True\nwhile changes: ...", "pass"))
-without_find = edited(
-    "did", "moves one term, not the class that it is in", ("leader[find(a)] = find(b)", "leader[a] = find(b)")
+no_congruence = edited("did", "joins only what union names")(("changes = True\nwhile changes: ...", "pass"))
+without_find = edited("did", "moves one term, not the class that it is in")(
+    ("leader[find(a)] = find(b)", "leader[a] = find(b)")
 )
-stale = edited(
-    "did", "compares operands by the numbers they were added with", ("canonical(node), number", "tuple(node), number")
+stale = edited("did", "compares operands by the numbers they were added with")(
+    ("canonical(node), number", "tuple(node), number")
 )
-any_order = edited("same", "sorts operands", ("(label, *map(find, operands))", "(label, *sorted(map(find, operands)))"))
-no_label = edited(
-    "same",
-    "looks at the operands only",
-    ("canonical(node), number", "canonical(node)[1:] or canonical(node), number"),
+any_order = edited("same", "sorts operands")(("(label, *map(find, operands))", "(label, *sorted(map(find, operands)))"))
+no_label = edited("same", "looks at the operands only")(
+    ("canonical(node), number", "canonical(node)[1:] or canonical(node), number")
 )
-any_case = edited(
-    "same",
-    "does not see whether letters are small",
-    ("(label, *map(find, operands))", "(label.lower(), *map(find, operands))"),
+any_case = edited("same", "does not see whether letters are small")(
+    ("(label, *map(find, operands))", "(label.lower(), *map(find, operands))")
 )
-as_text = edited(
-    "same",
-    "writes label and operands into one word, by which it knows an e-node",
-    ("canonical(node), number", "''.join(map(str, canonical(node))), number"),
+as_text = edited("same", "writes label and operands into one word, by which it knows an e-node")(
+    ("canonical(node), number", "''.join(map(str, canonical(node))), number")
 )
-commutative = edited(
-    "same",
-    "knows that the operands of mul may be exchanged",
-    ("(label, *map(find, operands))", "(label, *(sorted if label == 'mul' else list)(map(find, operands)))"),
+commutative = edited("same", "knows that the operands of mul may be exchanged")(
+    ("(label, *map(find, operands))", "(label, *(sorted if label == 'mul' else list)(map(find, operands)))")
 )
-one_operand = edited(
-    "same", "joins terms whose first operands are equal", ("canonical(node), number", "canonical(node)[:2], number")
+one_operand = edited("same", "joins terms whose first operands are equal")(
+    ("canonical(node), number", "canonical(node)[:2], number")
 )
 
 

@@ -283,55 +283,39 @@ def root_by_root(classes, roots, cost, shared):
     return choice if all(root in choice for root in roots) else _sweeps(classes, cost)
 
 
-loops = edited(
-    "valid",
-    "lets the integer program take loops",
-    ("model.add(level[operand] < level[number]).only_enforce_if(take)", "pass"),
+loops = edited("valid", "lets the integer program take loops")(
+    ("model.add(level[operand] < level[number]).only_enforce_if(take)", "pass")
 )
-zero_loops = edited(
-    "valid",
-    "takes the last of equally cheap e-nodes, which may be a loop without a cost",
+zero_loops = edited("valid", "takes the last of equally cheap e-nodes, which may be a loop without a cost")(
     ("number not in total or price < total[number]", "number not in total or price <= total[number]"),
     (
         "choice[number], total[number] = node, price; changes = True",
         "changes |= number not in total or price < total[number]; choice[number], total[number] = node, price",
     ),
 )
-one_sweep = edited("did", "goes through the classes once", ("changes = True", "pass"))
-once = edited(
-    "did",
-    "counts an operand that occurs twice once",
-    ("sum(total[operand] for operand in operands)", "sum(total[operand] for operand in set(operands))"),
+one_sweep = edited("did", "goes through the classes once")(("changes = True", "pass"))
+once = edited("did", "counts an operand that occurs twice once")(
+    ("sum(total[operand] for operand in operands)", "sum(total[operand] for operand in set(operands))")
 )
-first_price = edited(
-    "did",
-    "keeps the first e-node for which all operands have a price",
-    ("number not in total or price < total[number]", "number not in total"),
+first_price = edited("did", "keeps the first e-node for which all operands have a price")(
+    ("number not in total or price < total[number]", "number not in total")
 )
-number_of_nodes = edited(
-    "did",
-    "counts e-nodes, whatever their labels cost",
-    ("cost[label] + sum(total[operand] for operand in operands)", "1 + sum(total[operand] for operand in operands)"),
+number_of_nodes = edited("did", "counts e-nodes, whatever their labels cost")(
+    ("cost[label] + sum(total[operand] for operand in operands)", "1 + sum(total[operand] for operand in operands)")
 )
-label_alone = edited(
-    "did",
-    "takes the e-node whose label is cheapest, without its operands",
-    ("cost[label] + sum(total[operand] for operand in operands)", "cost[label]"),
+label_alone = edited("did", "takes the e-node whose label is cheapest, without its operands")(
+    ("cost[label] + sum(total[operand] for operand in operands)", "cost[label]")
 )
-as_floats = edited(
-    "did",
-    "adds costs as floats",
+as_floats = edited("did", "adds costs as floats")(
     (
         "price = cost[label] + sum(total[operand] for operand in operands)",
         "price = float(cost[label] + sum(total[operand] for operand in operands))",
-    ),
+    )
 )
-one_root = edited("valid", "thinks of the first root only", ("for root in roots: ...", "for root in roots[:1]: ..."))
-never_free = edited(
-    "did",
-    "lets each label cost at least 1",
+one_root = edited("valid", "thinks of the first root only")(("for root in roots: ...", "for root in roots[:1]: ..."))
+never_free = edited("did", "lets each label cost at least 1")(
     (
         "cost[label] + sum(total[operand] for operand in operands)",
         "max(1, cost[label]) + sum(total[operand] for operand in operands)",
-    ),
+    )
 )

@@ -196,44 +196,32 @@ def by_leaving_out(left, right, conditions, numbers):
     return True, sorted(max(sufficient, key=lambda names: int(where(names).sum())))
 
 
-zeros_alike = edited(
-    "same", "takes 0.0 and −0.0 for the same", ("(one == other) & (one.signbit() == other.signbit())", "one == other")
+zeros_alike = edited("same", "takes 0.0 and −0.0 for the same")(
+    ("(one == other) & (one.signbit() == other.signbit())", "one == other")
 )
-nan_differs = edited("did", "takes a NaN for another NaN", ("same |= one.isnan() & other.isnan()", "pass"))
-nan_has_a_sign = edited(
-    "did",
-    "takes a NaN for another NaN if its sign differs",
-    ("same |= one.isnan() & other.isnan()", "same |= one.isnan() & other.isnan() & (one.signbit() == other.signbit())"),
+nan_differs = edited("did", "takes a NaN for another NaN")(("same |= one.isnan() & other.isnan()", "pass"))
+nan_has_a_sign = edited("did", "takes a NaN for another NaN if its sign differs")(
+    ("same |= one.isnan() & other.isnan()", "same |= one.isnan() & other.isnan() & (one.signbit() == other.signbit())")
 )
-not_finite = edited(
-    "same",
-    "takes ∞ and NaN for the same",
-    ("same |= one.isnan() & other.isnan()", "same |= ~one.isfinite() & ~other.isfinite()"),
+not_finite = edited("same", "takes ∞ and NaN for the same")(
+    ("same |= one.isnan() & other.isnan()", "same |= ~one.isfinite() & ~other.isfinite()")
 )
-up_to_five = edited(
-    "same",
-    "tries five conditions at most",
-    ("range(len(masks) + 1)", "range(min(len(masks), 5) + 1)"),
+up_to_five = edited("same", "tries five conditions at most")(("range(len(masks) + 1)", "range(min(len(masks), 5) + 1)"))
+strongest = edited("did", "takes the precondition with the fewest inputs")(
+    ("where.sum() > most", "(best is None or where.sum() < most)")
 )
-strongest = edited(
-    "did",
-    "takes the precondition with the fewest inputs",
-    ("where.sum() > most", "(best is None or where.sum() < most)"),
+fewest_names = edited("did", "takes the fewest conditions that are enough")(("where.sum() > most", "best is None"))
+one_condition = edited("did", "tries one condition at a time")(
+    ("range(len(masks) + 1)", "range(min(len(masks), 1) + 1)")
 )
-fewest_names = edited("did", "takes the fewest conditions that are enough", ("where.sum() > most", "best is None"))
-one_condition = edited(
-    "did", "tries one condition at a time", ("range(len(masks) + 1)", "range(min(len(masks), 1) + 1)")
+never_none = edited("did", "takes at least one condition")(
+    ("range(len(masks) + 1)", "range(min(len(masks), 1), len(masks) + 1)")
 )
-never_none = edited(
-    "did", "takes at least one condition", ("range(len(masks) + 1)", "range(min(len(masks), 1), len(masks) + 1)")
+any_input = edited("spared", "shows an input that does not satisfy the conditions")(
+    ("(where & ~same).nonzero()", "(~same).nonzero()")
 )
-any_input = edited(
-    "spared", "shows an input that does not satisfy the conditions", ("(where & ~same).nonzero()", "(~same).nonzero()")
-)
-no_counterexample = edited(
-    "spared",
-    "shows an input that satisfies the conditions, but for which the law holds",
-    ("(where & ~same).nonzero()", "where.nonzero()"),
+no_counterexample = edited("spared", "shows an input that satisfies the conditions, but for which the law holds")(
+    ("(where & ~same).nonzero()", "where.nonzero()")
 )
 
 

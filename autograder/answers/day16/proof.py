@@ -220,41 +220,31 @@ def any_length(laws, start, end, most):
     return by_origins(laws, start, end, most + 1)
 
 
-free = edited(
-    "spared",
-    "lets a variable stand for two terms",
-    ("binding.setdefault(pattern, term) == term", "bool(binding.setdefault(pattern, term))"),
+free = edited("spared", "lets a variable stand for two terms")(
+    ("binding.setdefault(pattern, term) == term", "bool(binding.setdefault(pattern, term))")
 )
-any_leaf = edited(
-    "spared",
-    "lets the leaf of a law stand for any leaf",
+any_leaf = edited("spared", "lets the leaf of a law stand for any leaf")(
     (
         "(pattern[0], len(pattern)) != (term[0], len(term))",
         "len(pattern) != len(term) or (pattern[0] != term[0] and len(pattern) > 1)",
-    ),
+    )
 )
-any_arity = edited(
-    "spared",
-    "looks at labels, and not at how many operands they have",
+any_arity = edited("spared", "looks at labels, and not at how many operands they have")(
     ("(pattern[0], len(pattern)) != (term[0], len(term))", "pattern[0] != term[0]"),
     ("zip(pattern[1:], term[1:], strict=True)", "zip(pattern[1:], term[1:], strict=False)"),
 )
-small_terms = edited(
-    "did",
-    "leaves out terms that are larger than both ends can be",
-    ("new not in known", "new not in known and str(new).count('(') <= 15"),
+small_terms = edited("did", "leaves out terms that are larger than both ends can be")(
+    ("new not in known", "new not in known and str(new).count('(') <= 15")
 )
-whole = edited("did", "applies laws to the whole term only", ("for i, operand in enumerate(term[1:]): ...", "pass"))
-first_only = edited("did", "looks into the first operand only", ("enumerate(term[1:])", "enumerate(term[1:2])"))
-one_way = edited(
-    "did",
-    "reads laws from left to right only",
-    ("((False, left, right), (True, right, left))", "((False, left, right),)"),
+whole = edited("did", "applies laws to the whole term only")(("for i, operand in enumerate(term[1:]): ...", "pass"))
+first_only = edited("did", "looks into the first operand only")(("enumerate(term[1:])", "enumerate(term[1:2])"))
+one_way = edited("did", "reads laws from left to right only")(
+    ("((False, left, right), (True, right, left))", "((False, left, right),)")
 )
-not_turned = edited(
-    "did", "does not turn the laws of the second half round", ("(name, place, not back)", "(name, place, back)")
+not_turned = edited("did", "does not turn the laws of the second half round")(
+    ("(name, place, not back)", "(name, place, back)")
 )
-not_reversed = edited("did", "leaves the second half in its order", ("rest[::-1]", "rest"))
-inside_out = edited("did", "writes places from the inside out", ("(i, *place)", "(*place, i)"))
-too_short = edited("did", "stops one step early", ("range(most, -1, -1)", "range(most, 0, -1)"))
-nothing = edited("spared", "returns an empty chain where there is none", ("return None", "return []"))
+not_reversed = edited("did", "leaves the second half in its order")(("rest[::-1]", "rest"))
+inside_out = edited("did", "writes places from the inside out")(("(i, *place)", "(*place, i)"))
+too_short = edited("did", "stops one step early")(("range(most, -1, -1)", "range(most, 0, -1)"))
+nothing = edited("spared", "returns an empty chain where there is none")(("return None", "return []"))

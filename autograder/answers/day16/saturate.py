@@ -227,65 +227,46 @@ def _bindings(nodes, pattern, name):
     return results
 
 
-any_leaf = edited(
-    "same",
-    "takes a label without operands for all terms of that label",
+any_leaf = edited("same", "takes a label without operands for all terms of that label")(
     (
         "label == pattern[0] and len(operands) == len(pattern) - 1",
         "label == pattern[0] and len(pattern) in (1, len(operands) + 1)",
     ),
     ("zip(pattern[1:], operands, strict=True)", "zip(pattern[1:], operands)"),
 )
-no_round = edited(
-    "spared",
-    "runs no round if there are no terms",
-    ("graph = EGraph()", "if not terms:\n    return 'saturated', 0, 0, []\ngraph = EGraph()"),
+no_round = edited("spared", "runs no round if there are no terms")(
+    ("graph = EGraph()", "if not terms:\n    return 'saturated', 0, 0, []\ngraph = EGraph()")
 )
-free = edited("same", "lets a variable stand for two classes", ("binding.get(pattern, number) == number", "True"))
-first_only = edited(
-    "did", "takes the first e-node of a class only", ("graph.nodes[number]", "list(graph.nodes[number])[:1]")
+free = edited("same", "lets a variable stand for two classes")(("binding.get(pattern, number) == number", "True"))
+first_only = edited("did", "takes the first e-node of a class only")(
+    ("graph.nodes[number]", "list(graph.nodes[number])[:1]")
 )
-any_label = edited(
-    "same",
-    "does not look at labels",
-    ("label == pattern[0] and len(operands) == len(pattern) - 1", "len(operands) == len(pattern) - 1"),
+any_label = edited("same", "does not look at labels")(
+    ("label == pattern[0] and len(operands) == len(pattern) - 1", "len(operands) == len(pattern) - 1")
 )
-only_roots = edited(
-    "did",
-    "matches only the classes of the terms",
-    ("for number in graph.nodes: ...", "for number in set(map(graph.find, numbers)): ..."),
+only_roots = edited("did", "matches only the classes of the terms")(
+    ("for number in graph.nodes: ...", "for number in set(map(graph.find, numbers)): ...")
 )
-one_round = edited("did", "stops after one round", ("count == rounds", "True"))
-one_more = edited("spared", "allows one round too many", ("count == rounds", "count > rounds"))
-exactly = edited("spared", "stops at as many e-nodes as are allowed", ("len(graph) > most", "len(graph) >= most"))
-saturated_first = edited(
-    "spared",
-    "asks whether anything was new before it counts e-nodes",
-    ("len(graph) > most", "unions and len(graph) > most"),
+one_round = edited("did", "stops after one round")(("count == rounds", "True"))
+one_more = edited("spared", "allows one round too many")(("count == rounds", "count > rounds"))
+exactly = edited("spared", "stops at as many e-nodes as are allowed")(("len(graph) > most", "len(graph) >= most"))
+saturated_first = edited("spared", "asks whether anything was new before it counts e-nodes")(
+    ("len(graph) > most", "unions and len(graph) > most")
 )
-before_rebuild = edited(
-    "spared",
-    "counts e-nodes before the rebuild",
-    ("graph.rebuild()", "size = len(graph)\ngraph.rebuild()"),
-    ("len(graph) > most", "size > most"),
+before_rebuild = edited("spared", "counts e-nodes before the rebuild")(
+    ("graph.rebuild()", "size = len(graph)\ngraph.rebuild()"), ("len(graph) > most", "size > most")
 )
-rounds_first = edited(
-    "spared",
-    "takes the last round for the reason, even if it found nothing new",
-    ("unions == 0", "unions == 0 and count < rounds"),
+rounds_first = edited("spared", "takes the last round for the reason, even if it found nothing new")(
+    ("unions == 0", "unions == 0 and count < rounds")
 )
-one_match = edited(
-    "did",
-    "takes one match of each law in a class",
-    ("pending.append((number, right, binding))", "pending.append((number, right, binding))\nbreak"),
+one_match = edited("did", "takes one match of each law in a class")(
+    ("pending.append((number, right, binding))", "pending.append((number, right, binding))\nbreak")
 )
-growth = edited(
-    "cost",
-    "counts classes, not e-nodes",
+growth = edited("cost", "counts classes, not e-nodes")(
     (
         "return stop, count, len(graph), ...",
         "return stop, count, len(graph.nodes), [graph.find(number) for number in numbers]",
-    ),
+    )
 )
 
 

@@ -298,10 +298,8 @@ def ill_typed(name):
     return [*_BY_NAME[name](), (program(lambda m, x, y: x @ y, (3, 4), (4, 3))[0], (X, X))]
 
 
-few_numbers = edited(
-    "cost",
-    "ordinary inputs: no NaN, no infinity, no unsigned integers",
+few_numbers = edited("cost", "ordinary inputs: no NaN, no infinity, no unsigned integers")(
     ("torch.tensor([0.0, torch.inf, -torch.inf, torch.nan, -3.0, 1e30])", "torch.tensor([1.0, 2.0])"),
     ("torch.tensor([0, 1, 2], dtype=torch.uint8)", "torch.tensor([0, 1, 2])"),
 )
-same_inputs = edited("cost", "all graphs get floats", ("torch.arange(6).reshape(2, 3)", "x"))
+same_inputs = edited("cost", "all graphs get floats")(("torch.arange(6).reshape(2, 3)", "x"))

@@ -169,9 +169,7 @@ def no_run(target, without):
     return gm, [torch.ones(5, 7, 2, 2, 2) for _ in inputs]
 
 
-any_name = edited("spared", "forgets what the graph must do without", ("names.isdisjoint(without)", "names"))
-one_type = edited(
-    "did",
-    "repeats the call with the same number, which is the same value",
-    ("torch.add(x, 1), torch.add(x, 1.0)", "torch.add(x, 1), torch.add(x, 1)"),
+any_name = edited("spared", "forgets what the graph must do without")(("names.isdisjoint(without)", "names"))
+one_type = edited("did", "repeats the call with the same number, which is the same value")(
+    ("torch.add(x, 1), torch.add(x, 1.0)", "torch.add(x, 1), torch.add(x, 1)")
 )

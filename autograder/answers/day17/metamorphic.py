@@ -208,23 +208,21 @@ def pairs(gm):
     return [(gm, other) for other in by_others(gm)]
 
 
-no_keyword = edited(
-    "did",
-    "looks for dim in its place only",
+no_keyword = edited("did", "looks for dim in its place only")(
     (
         "return law(target, *args, **kwargs)",
         "return target(*args, **kwargs) if 'dim' in kwargs else law(target, *args, **kwargs)",
-    ),
+    )
 )
 listed = "[Other(gm).transform(), Apart(gm).transform(), again()]"
-no_laws = edited("did", "forgets the laws of operations", (listed, "[Apart(gm).transform(), again()]"))
-no_apart = edited("did", "leaves rows of operations as they are", (listed, "[Other(gm).transform(), again()]"))
-no_again = edited("did", "computes each value once", (listed, "[Other(gm).transform(), Apart(gm).transform()]"))
-odd_relu = edited("same", "takes relu for an odd function", ("x + f(-x)", "-f(-x)"))
-swapped = edited("same", "swaps the operands of sub, and forgets the sign", ("-f(y, x)", "f(y, x)"))
-no_matmul = edited("did", "knows no law of matrix products", ("f(y.mT, x.mT).mT", "f(x, y)"))
-not_back = edited(
-    "same", "flips the operand of softmax, and not the result", ("flipped(f, x, dim).flip(dim)", "flipped(f, x, dim)")
+no_laws = edited("did", "forgets the laws of operations")((listed, "[Apart(gm).transform(), again()]"))
+no_apart = edited("did", "leaves rows of operations as they are")((listed, "[Other(gm).transform(), again()]"))
+no_again = edited("did", "computes each value once")((listed, "[Other(gm).transform(), Apart(gm).transform()]"))
+odd_relu = edited("same", "takes relu for an odd function")(("x + f(-x)", "-f(-x)"))
+swapped = edited("same", "swaps the operands of sub, and forgets the sign")(("-f(y, x)", "f(y, x)"))
+no_matmul = edited("did", "knows no law of matrix products")(("f(y.mT, x.mT).mT", "f(x, y)"))
+not_back = edited("same", "flips the operand of softmax, and not the result")(
+    ("flipped(f, x, dim).flip(dim)", "flipped(f, x, dim)")
 )
-not_flipped = edited("did", "leaves the order of what is summed", ("f(x.flip(dim), dim, **how)", "f(x, dim, **how)"))
-negated = edited("same", "negates once", ("torch.neg(torch.neg(...))", "torch.neg(...)"))
+not_flipped = edited("did", "leaves the order of what is summed")(("f(x.flip(dim), dim, **how)", "f(x, dim, **how)"))
+negated = edited("same", "negates once")(("torch.neg(torch.neg(...))", "torch.neg(...)"))

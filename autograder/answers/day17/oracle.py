@@ -498,70 +498,48 @@ def truth(before, after, inputs):
     return by_lists(before, after, inputs) == "same"
 
 
-no_copies = edited(
-    "spared",
-    "runs both programs on the same inputs, one after the other",
-    ("run(*copy.deepcopy((gm, inputs)))", "run(gm, inputs)"),
+no_copies = edited("spared", "runs both programs on the same inputs, one after the other")(
+    ("run(*copy.deepcopy((gm, inputs)))", "run(gm, inputs)")
 )
-apart = edited(
-    "did",
-    "copies each input by itself: they no longer share memory",
+apart = edited("did", "copies each input by itself: they no longer share memory")(
     ("run(*copy.deepcopy((gm, inputs)))", "run(copy.deepcopy(gm), tuple(x.clone() for x in inputs))"),
     ("run(*widened(gm, inputs))[0]", "run(*widened(gm, [x.clone() for x in inputs]))[0]"),
 )
-parameters_stay = edited(
-    "spared",
-    "copies the inputs, and lets runs write into the parameters",
-    ("run(*copy.deepcopy((gm, inputs)))", "run(gm, copy.deepcopy(inputs))"),
+parameters_stay = edited("spared", "copies the inputs, and lets runs write into the parameters")(
+    ("run(*copy.deepcopy((gm, inputs)))", "run(gm, copy.deepcopy(inputs))")
 )
-results_alone = edited(
-    "did",
-    "looks at the results, and not at the inputs afterwards",
-    ("[gm.forward(*inputs), *inputs]", "[gm.forward(*inputs)]"),
+results_alone = edited("did", "looks at the results, and not at the inputs afterwards")(
+    ("[gm.forward(*inputs), *inputs]", "[gm.forward(*inputs)]")
 )
-wide_alone = edited(
-    "did",
-    "compares in float64 alone: types and overflow do not show there",
-    ("outcomes[1] is None or not alike(*outcomes, numbers=False)", "outcomes[1] is None"),
+wide_alone = edited("did", "compares in float64 alone: types and overflow do not show there")(
+    ("outcomes[1] is None or not alike(*outcomes, numbers=False)", "outcomes[1] is None")
 )
-as_it_is = edited(
-    "spared",
-    "compares in the program's own types, with the tolerance of float64",
-    ("run(*widened(gm, inputs))[0]", "run(*copy.deepcopy((gm, inputs)))[0]"),
+as_it_is = edited("spared", "compares in the program's own types, with the tolerance of float64")(
+    ("run(*widened(gm, inputs))[0]", "run(*copy.deepcopy((gm, inputs)))[0]")
 )
-absolute = edited("did", "a millionth is small, whatever the numbers are", ("1e-6 * largest", "1e-6"))
-generous = edited("did", "a thousandth of the largest number is rounding", ("1e-6 * largest", "1e-3 * largest"))
-ten_times = edited("did", "a hundred thousandth is rounding", ("1e-6 * largest", "1e-5 * largest"))
-a_tenth = edited("spared", "only a ten millionth is rounding", ("1e-6 * largest", "1e-7 * largest"))
-each_number = edited(
-    "spared",
-    "compares each number with its own size",
+absolute = edited("did", "a millionth is small, whatever the numbers are")(("1e-6 * largest", "1e-6"))
+generous = edited("did", "a thousandth of the largest number is rounding")(("1e-6 * largest", "1e-3 * largest"))
+ten_times = edited("did", "a hundred thousandth is rounding")(("1e-6 * largest", "1e-5 * largest"))
+a_tenth = edited("spared", "only a ten millionth is rounding")(("1e-6 * largest", "1e-7 * largest"))
+each_number = edited("spared", "compares each number with its own size")(
     (
         "torch.allclose(a, b.to(a.dtype), 0, 1e-6 * largest, equal_nan=True)",
         "torch.allclose(b.to(a.dtype), a, 1e-6, 0, equal_nan=True)",
-    ),
+    )
 )
-infinite_size = edited(
-    "did",
-    "takes an infinity for the largest number, beside which nothing differs",
-    ("a[finite].abs().max().item() if finite.any() else 0", "a.abs().max().item() if a.numel() else 0"),
+infinite_size = edited("did", "takes an infinity for the largest number, beside which nothing differs")(
+    ("a[finite].abs().max().item() if finite.any() else 0", "a.abs().max().item() if a.numel() else 0")
 )
-any_nesting = edited("did", "compares tensors, however they are nested", ("nesting == other", "len(old) == len(new)"))
-with_parameters = edited(
-    "spared",
-    "compares what parameters hold afterwards",
-    ("[gm.forward(*inputs), *inputs]", "[gm.forward(*inputs), *inputs, *gm.parameters()]"),
+any_nesting = edited("did", "compares tensors, however they are nested")(("nesting == other", "len(old) == len(new)"))
+with_parameters = edited("spared", "compares what parameters hold afterwards")(
+    ("[gm.forward(*inputs), *inputs]", "[gm.forward(*inputs), *inputs, *gm.parameters()]")
 )
-no_nan = edited("spared", "NaN differs from NaN", ("torch.allclose(a, b, equal_nan=True)", "torch.equal(a, b)"))
-ignores_draws = edited("same", "with the same seed, random numbers are the same", ("drawn or ...", "False or ..."))
-one_draw = edited(
-    "same",
-    "only looks for draws of before",
-    ("drawn or (gm is before and outcome is None)", "gm is before and (drawn or outcome is None)"),
+no_nan = edited("spared", "NaN differs from NaN")(("torch.allclose(a, b, equal_nan=True)", "torch.equal(a, b)"))
+ignores_draws = edited("same", "with the same seed, random numbers are the same")(("drawn or ...", "False or ..."))
+one_draw = edited("same", "only looks for draws of before")(
+    ("drawn or (gm is before and outcome is None)", "gm is before and (drawn or outcome is None)")
 )
-errors_differ = edited("same", "two programs that raise errors do the same", ("None in wide", "False"))
-crash = edited(
-    "did",
-    "cannot tell where after raises an error",
-    ("drawn or (gm is before and outcome is None)", "drawn or outcome is None"),
+errors_differ = edited("same", "two programs that raise errors do the same")(("None in wide", "False"))
+crash = edited("did", "cannot tell where after raises an error")(
+    ("drawn or (gm is before and outcome is None)", "drawn or outcome is None")
 )

@@ -233,25 +233,15 @@ def _returning(gm, inputs, results):
     return fx.GraphModule({}, graph), tuple(values)
 
 
-one_edit = edited(
-    "did",
-    "leaves out half of the graph, and is done",
-    ("while length > 1 or nodes != before: ...", "for _ in range(1): ..."),
+one_edit = edited("did", "leaves out half of the graph, and is done")(
+    ("while length > 1 or nodes != before: ...", "for _ in range(1): ...")
 )
-coarse = edited(
-    "cost",
-    "leaves out pairs, and no single operations",
-    ("length > 1 or nodes != before", "length > 2"),
+coarse = edited("cost", "leaves out pairs, and no single operations")(("length > 1 or nodes != before", "length > 2"))
+last_alone = edited("cost", "only the last value is a result: a fault that needs two readers is gone")(
+    ("graph.output(tuple(copies[node] for node in nodes))", "graph.output((copies[nodes[-1]],))")
 )
-last_alone = edited(
-    "cost",
-    "only the last value is a result: a fault that needs two readers is gone",
-    ("graph.output(tuple(copies[node] for node in nodes))", "graph.output((copies[nodes[-1]],))"),
-)
-fresh_inputs = edited(
-    "cost",
-    "gives zeros to new inputs",
-    ("given.append(values[node])", "given.append(0 * values[node])"),
+fresh_inputs = edited("cost", "gives zeros to new inputs")(
+    ("given.append(values[node])", "given.append(0 * values[node])")
 )
 
 EQUIVALENT = {

@@ -164,48 +164,34 @@ def error_first(failures):
     return _grouped(failures, lambda one: _words(one["error"]) if one["error"] else _culprit(one))
 
 
-texts_alike = edited("spared", "takes all errors for one", ("return 'error', ...", "return 'error'"))
-numbers_differ = edited("did", "keeps the numbers of a message", (r"""r"'[^']*'|\d+" """, r"""r"'[^']*'" """))
-names_differ = edited("did", "keeps the names in a message", (r"""r"'[^']*'|\d+" """, r"""r"\d+" """))
-one_type = edited(
-    "spared",
-    "asks which operation is wrong, and not of which type",
-    ("return 'values', kernel, right.dtype", "return 'values', kernel"),
+texts_alike = edited("spared", "takes all errors for one")(("return 'error', ...", "return 'error'"))
+numbers_differ = edited("did", "keeps the numbers of a message")((r"""r"'[^']*'|\d+" """, r"""r"'[^']*'" """))
+names_differ = edited("did", "keeps the names in a message")((r"""r"'[^']*'|\d+" """, r"""r"\d+" """))
+one_type = edited("spared", "asks which operation is wrong, and not of which type")(
+    ("return 'values', kernel, right.dtype", "return 'values', kernel")
 )
-one_kind = edited(
-    "spared",
-    "takes a wrong type for a wrong value",
-    ("return 'form', kernel, right.dtype", "return 'values', kernel, right.dtype"),
+one_kind = edited("spared", "takes a wrong type for a wrong value")(
+    ("return 'form', kernel, right.dtype", "return 'values', kernel, right.dtype")
 )
-first_type = edited(
-    "did",
-    "asks of which type the first operand is",
-    ("return 'values', kernel, right.dtype", "return 'values', kernel, values[node.args[0]].dtype"),
+first_type = edited("did", "asks of which type the first operand is")(
+    ("return 'values', kernel, right.dtype", "return 'values', kernel, values[node.args[0]].dtype")
 )
-last_type = edited(
-    "did",
-    "asks of which type the last operand is",
-    ("return 'values', kernel, right.dtype", "return 'values', kernel, values[node.args[-1]].dtype"),
+last_type = edited("did", "asks of which type the last operand is")(
+    ("return 'values', kernel, right.dtype", "return 'values', kernel, values[node.args[-1]].dtype")
 )
-last_only = edited("spared", "of a kernel, takes the last operation", ("(*sum(within, ()), name)", "(name,)"))
-spelled = edited(
-    "did",
-    "takes two spellings for two operations",
-    ("getattr(node.target, '__name__', node.target)", "str(node.target)"),
+last_only = edited("spared", "of a kernel, takes the last operation")(("(*sum(within, ()), name)", "(name,)"))
+spelled = edited("did", "takes two spellings for two operations")(
+    ("getattr(node.target, '__name__', node.target)", "str(node.target)")
 )
-exact = edited(
-    "did",
-    "takes rounding for a fault",
+exact = edited("did", "takes rounding for a fault")(
     (
         "torch.allclose(value, right, rtol=1e-4, atol=1e-4, equal_nan=True)",
         "torch.allclose(value, right, rtol=0, atol=1e-12, equal_nan=True)",
-    ),
+    )
 )
-nan_differs = edited(
-    "did",
-    "takes NaN for a fault",
+nan_differs = edited("did", "takes NaN for a fault")(
     (
         "torch.allclose(value, right, rtol=1e-4, atol=1e-4, equal_nan=True)",
         "torch.allclose(value, right, rtol=1e-4, atol=1e-4, equal_nan=False)",
-    ),
+    )
 )
