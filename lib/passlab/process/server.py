@@ -168,7 +168,7 @@ class Server:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
         _, status, used = os.wait4(child.pid, 0)
-        end = {"ended": os.waitstatus_to_exitcode(status), "spent": used.ru_utime + used.ru_stime}
+        end: dict[str, Any] = {"ended": os.waitstatus_to_exitcode(status), "spent": used.ru_utime + used.ru_stime}
         end["said"] = self.summary(child.output.decode(errors="replace"))
         with contextlib.suppress(ClosedError, TimeoutError):
             send(child.sock, end, deadline=time.monotonic() + 1)
