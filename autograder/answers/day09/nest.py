@@ -129,6 +129,25 @@ def _only(module):
     return next(op for op in module.walk() if op.name == "linalg.generic")
 
 
+def _loops(op):
+    """Return the lines of the loops, one inside the other."""
+    sizes = {}
+    for operand, attr in zip(op.operands, op.indexing_maps.data, strict=True):
+        shape = getattr(operand.type, "get_shape", tuple)()
+        sizes |= {str(expr): size for expr, size in zip(attr.data.results, shape, strict=True)}
+    return [
+        " " * d + f"for d{d} in {'range' if 'reduction' in str(kind) else 'prange'}({sizes[f'd{d}']}):"
+        for d, kind in enumerate(op.iterator_types.data)
+    ]
+
+
+def _place(op, k):
+    """Return the element of the k-th operand that one turn reads or writes."""
+    name = f"in{k}" if k < len(op.inputs) else f"out{k - len(op.inputs)}"
+    where = [str(e).replace("floordiv", "//").replace("mod", "%") for e in op.indexing_maps.data[k].data.results]
+    return f"{name}[{', '.join(where) or '()'}]"
+
+
 @right("inlines what is used once, and asks each dimension for the first side that it indexes alone")
 def inlined(module):
     op = _only(module)
@@ -174,29 +193,17 @@ def inlined(module):
 @right("reads an element where it is used, each time; what is written is named before the first write")
 def read_where_used(module):
     op = _only(module)
-    sizes = {}
-    for operand, attr in zip(op.operands, op.indexing_maps.data, strict=True):
-        shape = getattr(operand.type, "get_shape", tuple)()
-        sizes |= {str(expr): size for expr, size in zip(attr.data.results, shape, strict=True)}
-    lines = [
-        " " * d + f"for d{d} in {'range' if 'reduction' in str(kind) else 'prange'}({sizes[f'd{d}']}):"
-        for d, kind in enumerate(op.iterator_types.data)
-    ]
+    lines = _loops(op)
     inside = " " * len(lines)
 
-    def place(k):
-        name = f"in{k}" if k < len(op.inputs) else f"out{k - len(op.inputs)}"
-        where = [str(e).replace("floordiv", "//").replace("mod", "%") for e in op.indexing_maps.data[k].data.results]
-        return f"{name}[{', '.join(where) or '()'}]"
-
-    values = {argument: place(argument.index) for argument in op.body.block.args}
+    values = {argument: _place(op, argument.index) for argument in op.body.block.args}
     results = op.body.block.last_op.operands
     for number, inner in enumerate(op.body.block.ops):
         if inner is not op.body.block.last_op:
             lines.append(f"{inside}t{number} = {expression(inner, *(values[v] for v in inner.operands))}")
             values[inner.results[0]] = f"t{number}"
     lines += [f"{inside}r{k} = {values[value]}" for k, value in enumerate(results)]
-    lines += [f"{inside}{place(len(op.inputs) + k)} = r{k}" for k in range(len(results))]
+    lines += [f"{inside}{_place(op, len(op.inputs) + k)} = r{k}" for k in range(len(results))]
     return "\n".join(lines)
 
 
@@ -258,19 +265,10 @@ loops_reversed = edited("did", "writes the last dimension as the outermost loop"
 @wrong("cost", "inlines everything: what is used twice is computed twice")
 def all_inlined(module):
     op = _only(module)
-    sizes = {}
-    for operand, attr in zip(op.operands, op.indexing_maps.data, strict=True):
-        shape = getattr(operand.type, "get_shape", tuple)()
-        sizes |= {str(expr): size for expr, size in zip(attr.data.results, shape, strict=True)}
-    lines = [
-        " " * d + f"for d{d} in {'range' if 'reduction' in str(kind) else 'prange'}({sizes[f'd{d}']}):"
-        for d, kind in enumerate(op.iterator_types.data)
-    ]
+    lines = _loops(op)
     inside, values = " " * len(lines), {}
     for k, argument in enumerate(op.body.block.args):
-        name = f"in{k}" if k < len(op.inputs) else f"out{k - len(op.inputs)}"
-        where = [str(e).replace("floordiv", "//").replace("mod", "%") for e in op.indexing_maps.data[k].data.results]
-        values[argument] = f"{name}[{', '.join(where) or '()'}]"
+        values[argument] = _place(op, k)
     for inner in op.body.block.ops:
         for result in inner.results:
             values[result] = f"({expression(inner, *(values[v] for v in inner.operands))})"

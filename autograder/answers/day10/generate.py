@@ -129,10 +129,11 @@ class Walk:
         if node.for_is_degenerate():
             return self.of(node.for_get_body(), {**values, name: first})
         step = node.for_get_inc().get_val().to_python()
-        stop = self.number(parts(node.for_get_cond())[1], values)
-        if node.for_get_cond().get_op_type() == OP.le:
-            stop = stop + 1
+        stop = self.number(parts(node.for_get_cond())[1], values) + self.inclusive(node.for_get_cond())
         return self.serial_loop(name, first, stop, step, node.for_get_body(), values)
+
+    def inclusive(self, condition):
+        return int(condition.get_op_type() == OP.le)
 
     def serial_loop(self, name, first, stop, step, body, values):
         turn = tir.Var(name, "int32")
@@ -217,14 +218,8 @@ def by_the_library(node, statement):
 @wrong("did", "a bound is the first number outside, as in range: the last turn of every <= loop is missing")
 def as_range(node, statement):
     class Mine(Walk):
-        def loop(self, node, values):
-            name = node.for_get_iterator().get_id().get_name()
-            first = self.number(node.for_get_init(), values)
-            if node.for_is_degenerate():
-                return self.of(node.for_get_body(), {**values, name: first})
-            step = node.for_get_inc().get_val().to_python()
-            stop = self.number(parts(node.for_get_cond())[1], values)
-            return self.serial_loop(name, first, stop, step, node.for_get_body(), values)
+        def inclusive(self, condition):
+            return 0
 
     return Mine(statement).of(node, {})
 
