@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -98,20 +98,24 @@ def cpu(function: Callable[[], Any], rounds: int = 3) -> Timed:
     return min(runs, key=lambda run: run.seconds)
 
 
-def interleave(candidates: dict[str, Callable[[], Callable[[], Any]]], rounds: int) -> dict[str, float]:
-    """Return name → least CPU seconds of candidates that take turns.
+def interleave(
+    candidates: dict[str, Callable[[], Callable[[], Any]]],
+    rounds: int,
+    of: Callable[[Sequence[float]], float] = min,
+) -> dict[str, float]:
+    """Return name → CPU seconds of candidates that take turns, the least of all rounds or what `of` makes of them.
 
     A candidate first prepares its data, which is not timed, and returns the function to time.
     """
-    best = dict.fromkeys(candidates, math.inf)
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, prepare in candidates.items():
             try:
-                best[name] = min(best[name], cpu(prepare(), 1).seconds)
+                seconds[name].append(cpu(prepare(), 1).seconds)
             except Exception as error:
                 error.add_note(name)
                 raise
-    return best
+    return {name: of(runs) for name, runs in seconds.items()}
 
 
 # ── other processes ───────────────────────────────────────────────────────────────────────────────────────────────────
