@@ -380,15 +380,22 @@ def _gather(gm: fx.GraphModule, fusible: dict[fx.Node, bool], level: dict[fx.Nod
 
 
 def _with_views(gm: fx.GraphModule, group: list[fx.Node]) -> list[fx.Node]:
-    """Return a group with the views between its members."""
+    """Return a group with the views between its members, and those before it that do not look into a larger tensor."""
     inside = set(group)
     for node in group:
         for operand in node.all_input_nodes:
-            if (root := _root(operand)) in inside or root.target in MADE:
-                while operand not in inside:
-                    inside.add(operand)
-                    operand = next(iter(operand.all_input_nodes), operand)
+            between = (root := _root(operand)) in inside or root.target in MADE
+            while operand not in inside and (between or _looks_into_all(operand)):
+                inside.add(operand)
+                operand = next(iter(operand.all_input_nodes), operand)
     return [node for node in gm.graph.nodes if node in inside]
+
+
+def _looks_into_all(node: fx.Node) -> bool:
+    """Return whether a node is a view, and of a tensor that has no more elements."""
+    if not is_free(node) or node.target is operator.getitem:
+        return False
+    return node.all_input_nodes[0].meta["val"].numel() <= node.meta["val"].numel()
 
 
 # --------------------------------------------------------------------------------------------------------- the backend
