@@ -208,6 +208,13 @@ def test_the_gradient_of_a_softmax_is_as_finite_as_eagers():
     same(lambda g, y: torch.ops.aten._softmax_backward_data(g, 4 * y, -1, torch.float32), grad, y)
 
 
+def test_the_gradient_of_a_softmax_has_the_type_of_the_gradient():
+    """Eager on a CPU does not convert to the type that the call names, which a program in float64 does not change."""
+    y = torch.randn(2, 3, dtype=torch.float64).softmax(-1)
+    grad = 1e200 * torch.tensor([[1.0, -2.0, 4.0], [3.0, 0.0, -1.0]], dtype=torch.float64)
+    same(lambda g, y: torch.ops.aten._softmax_backward_data(g, y, -1, torch.float32), grad, y)
+
+
 def test_functions_are_computed_in_vectors_unless_they_are_nested_too_deep():
     def nested(function, times):
         def program(x):

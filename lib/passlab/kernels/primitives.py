@@ -195,10 +195,13 @@ def _split(x: torch.Tensor, size: int, dim: int = 0) -> tuple:
 
 
 def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return (g - Σ g·y)·y, as eager does; torch's decomposition, g·y - y·Σ g·y, is inf - inf where g is large."""
+    """Return (g - Σ g·y)·y, as eager does; torch's decomposition, g·y - y·Σ g·y, is inf - inf where g is large.
+
+    dtype: of the operand of the softmax. Only half precision, which a GPU's softmax widens, gives the result its type.
+    """
     wide = torch.promote_types(output.dtype, torch.float32)
     g, y = grad.to(wide), output.to(wide)
-    return ((g - (g * y).sum(dim, keepdim=True)) * y).to(dtype)
+    return ((g - (g * y).sum(dim, keepdim=True)) * y).to(dtype if dtype == torch.float16 else grad.dtype)
 
 
 _own: dict = {}
