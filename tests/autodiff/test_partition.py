@@ -104,6 +104,22 @@ def test_it_stands_behind_torch_compile():
         torch.testing.assert_close(parameter.grad, right)
 
 
+def test_an_input_that_is_overwritten_is_not_saved():
+    def scaled(x, scale):
+        y = (x * scale.expand(8, 3).sin()).sum()
+        scale.mul_(3)
+        return y
+
+    gradients = []
+    for run in (scaled, torch.compile(scaled, backend=backend(partition=partition))):
+        torch.compiler.reset()
+        x, scale = torch.ones(8, 3, requires_grad=True), torch.full((3,), 2.0)
+        run(x, scale).backward()
+        assert torch.equal(scale, torch.full((3,), 6.0))
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients)
+
+
 def test_symbols_are_saved_as_numbers():
     def f(x):
         return (x * x.shape[0]).sin().sum()

@@ -1,6 +1,7 @@
 """What this project takes from inside Dynamo: each name by itself, so that a new torch tells what it changed."""
 
 import torch
+from functorch.compile import default_partition, make_boxed_func
 
 from passlab.capture import private
 
@@ -135,3 +136,24 @@ def test_the_inputs_that_a_graph_writes_are_known_while_it_is_compiled():
     f(torch.ones(3), torch.ones(3))
     torch.compile(lambda x: x.sin(), backend=private.lowered(note, note, note, default_partition))(torch.ones(3))
     assert seen == [[1], []]
+
+
+def test_inputs_that_are_overwritten_behind_a_joint_graph_are_known():
+    names = []
+
+    def split(joint, inputs, **known):
+        names.extend(node.name for node in private.overwritten(joint))
+        return default_partition(joint, inputs, **known)
+
+    def scaled(x, m):
+        y = x * m.sin()
+        m.mul_(2)
+        return y.sum()
+
+    def boxed(gm, inputs):
+        return make_boxed_func(gm)
+
+    torch.compiler.reset()
+    backend = private.lowered(boxed, boxed, boxed, split)
+    torch.compile(scaled, backend=backend)(torch.ones(3, requires_grad=True), torch.ones(3)).backward()
+    assert names == ["primals_1"]  # Dynamo takes m first, as it is read first

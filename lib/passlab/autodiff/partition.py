@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from passlab.capture import OVERWRITTEN
 from passlab.fx.effects import viewed
 from passlab.fx.nodes import size_hint
 
@@ -47,8 +48,9 @@ def partition(
 
     budget: instead, save at most this number of bytes, and compute anything twice if need be, with the least work.
     num_fwd_outputs: how many of the joint graph's outputs are the forward graph's. Inputs whose names begin with
-    "tangent" belong to the backward graph. The forward graph returns its outputs and then what it saves; the backward
-    graph takes that, then the tangents. Nodes that are computed once more carry `meta["recomputed"]`.
+    "tangent" belong to the backward graph; those with `meta["overwritten"]` hold other numbers when it runs, so neither
+    they nor their views are saved. The forward graph returns its outputs and then what it saves; the backward graph
+    takes that, then the tangents. Nodes that are computed once more carry `meta["recomputed"]`.
 
     The arguments and the results are those of a `partition_fn` of AOTAutograd, so this can stand behind torch.compile:
     `backend(partition=partition)`. Raises ValueError for an output that is not there, for a graph that writes into a
@@ -121,7 +123,7 @@ def saved_values(
     source, sink = 2 * len(nodes), 2 * len(nodes) + 1
     flow = max_flow.SimpleMaxFlow()
     for node, i in number.items():
-        size = bytes_of(node)
+        size = _savable_bytes(node)
         flow.add_arc_with_capacity(2 * i, 2 * i + 1, infinite if size is None else size)
         if not _can_be_computed_again(node, expensive):
             flow.add_arc_with_capacity(source, 2 * i, infinite)
@@ -152,7 +154,7 @@ def saved_under_budget(joint: fx.GraphModule, num_fwd_outputs: int, budget: int)
     saved = {node: model.new_bool_var(f"save {node.name}") for node in nodes}
     repeats = {node: model.new_bool_var(f"compute {node.name} again") for node in nodes}
     for node in nodes:
-        if bytes_of(node) is None:
+        if _savable_bytes(node) is None:
             model.add(saved[node] == 0)
         if not _can_be_computed_again(node, ()):
             model.add(repeats[node] == 0)
@@ -194,14 +196,20 @@ def _writes(node: fx.Node) -> bool:
     return schema is not None and schema.is_mutable
 
 
+def _base(node: fx.Node) -> fx.Node:
+    """Return the node into whose memory a view looks, in the end; any other node itself."""
+    while (base := viewed(node)) is not None:
+        node = base
+    return node
+
+
 def memory(node: fx.Node) -> tuple[str, int] | None:
     """Return the name of the node whose memory holds a node's value, and the bytes of that memory; None for a tuple.
 
     For a view it is the node that it looks into, in the end; for any other node the node itself. A number is like a
     value of `NUMBER` bytes.
     """
-    while (base := viewed(node)) is not None:
-        node = base
+    node = _base(node)
     value = node.meta.get("val")
     if isinstance(value, Tensor):
         return node.name, int(size_hint(value.numel())) * value.element_size()
@@ -212,6 +220,11 @@ def bytes_of(node: fx.Node) -> int | None:
     """Return the bytes that saving a node's value keeps: those of its memory, all of what a view looks into."""
     extent = memory(node)
     return None if extent is None else extent[1]
+
+
+def _savable_bytes(node: fx.Node) -> int | None:
+    """Return the bytes that saving a value keeps; None for a tuple and for what is overwritten."""
+    return None if _base(node).meta.get(OVERWRITTEN) else bytes_of(node)
 
 
 def _is_tangent(node: fx.Node) -> bool:

@@ -9,7 +9,7 @@ Their operations are ATen's, views are operations like others, and parameters ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,8 @@ from passlab.judge.words import plural
 Pass = Callable[[fx.GraphModule], fx.GraphModule | None]
 #: A partitioner takes the joint graph (and what AOTAutograd tells it by name) and returns forward and backward graph.
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
+#: Key of `node.meta`: torch writes a new value into the input once the forward graph has run, so it cannot be saved.
+OVERWRITTEN = "overwritten"
 
 
 def min_cut(joint: fx.GraphModule, inputs: Sequence[Any], **known: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
@@ -247,9 +249,13 @@ def _checked(partition: Partition) -> Partition:
         tangents = [node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangent")]
         results, outputs = outputs_of(joint), known["num_fwd_outputs"]
         numbers = _numbered(joint)
+        overwritten = private.overwritten(joint)
+        for node in overwritten:
+            node.meta[OVERWRITTEN] = True
         parts = partition(joint, inputs, **known)
         reason = _why_not_split(results[:outputs], results[outputs:], len(tangents), parts)
-        if reason := reason or _exchanged(results, numbers, outputs, *parts):
+        reason = reason or _exchanged(results, numbers, outputs, *parts)
+        if reason := reason or _why_not_kept(parts[0], outputs, {node.name for node in overwritten}):
             raise ValueError(f"The partition {_name(partition)} does not split the joint graph. {reason}")
         return parts
 
@@ -271,6 +277,17 @@ def _why_not_split(outputs: list[Any], gradients: list[Any], tangents: int, part
         returned, lost = plural(len(backward), "gradient"), _lost(gradients, backward, "gradient")
         return f"The backward graph returns {returned}; the joint graph has {len(gradients)}.{lost}"
     return _why_not_alike(outputs, forward) or _why_not_alike(gradients, backward, "gradient")
+
+
+def _why_not_kept(forward: fx.GraphModule, outputs: int, overwritten: Collection[str]) -> str:
+    """Return which value that a forward graph saves is overwritten before the backward graph reads it, or ""."""
+    for node in outputs_of(forward)[outputs:]:
+        if (name := _input_below(node)) in overwritten:
+            return (
+                f"It saves `{node}`, in the memory of the input `{name}`, which is overwritten before the backward "
+                "graph runs: save a value that is computed from it."
+            )
+    return ""
 
 
 def _exchanged(
@@ -416,7 +433,8 @@ def backend(
     joint graph (`torch._decomp.get_decompositions`).
 
     A pass that changes the inputs or the outputs, their shapes or types, or makes the graph write into an input raises
-    ValueError; so does a partition whose graphs do not return the outputs and gradients of the joint graph. check:
+    ValueError; so does a partition whose graphs do not return the outputs and gradients of the joint graph, or that
+    saves an input that the function overwrites (torch's own may, `passlab.autodiff.partition` does not). check:
     compare, in the first call of each graph, all results with those before the passes. Without it, only those that are
     written into tensors of the caller are compared.
     """

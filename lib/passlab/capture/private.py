@@ -121,6 +121,17 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise what a backend raises as it is, without the wrapper in which Dynamo says how to debug Dynamo."""
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    try:
+        yield
+    except BackendCompilerFailed as error:
+        raise error.inner_exception from None
+
+
 def lowered(forward: Any, backward: Any, inference: Any, partition: Any, decompositions: Any = None) -> Any:
     """Return a backend that has AOTAutograd make functional ATen graphs, and hands them to these compilers."""
     from torch._dynamo.backends.common import aot_autograd
@@ -138,6 +149,15 @@ def written_inputs() -> list[int]:
     """Return the numbers of the inputs that the graph which is being compiled writes: its first results, in order."""
     known = torch._guards.TracingContext.get().fw_metadata
     return [] if known is None else list(known.mutated_inp_runtime_indices)
+
+
+def overwritten(joint: fx.GraphModule) -> list[fx.Node]:
+    """Return the inputs of a joint graph that torch overwrites with results of the forward graph, once that has run."""
+    from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
+
+    results = joint.graph.find_nodes(op="output")[0].meta.get("desc") or ()
+    written = [result.mutated_input for result in results if isinstance(result, InputMutationAOTOutput)]
+    return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc") in written]
 
 
 @contextmanager

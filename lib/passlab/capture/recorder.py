@@ -157,7 +157,7 @@ class Capture:
         private.forget()
         self._frames, self._stops = {}, {}
         try:
-            with private.quiet():
+            with private.quiet(), private.own_errors():
                 return self._compiled(*inputs, **options)
         finally:
             self._record()
