@@ -86,7 +86,11 @@ def example_inputs(program: Any) -> tuple | None:
         meta = node.meta.get("tensor_meta", node.meta.get("val"))
         if meta is None:
             return None
-        inputs.append(draw(torch.zeros(tuple(meta.shape), dtype=meta.dtype), gen))
+        if isinstance(meta, torch.SymInt):
+            inputs.append(meta.node.hint)
+            continue
+        shape = tuple(size.node.hint if isinstance(size, torch.SymInt) else size for size in meta.shape)
+        inputs.append(draw(torch.zeros(shape, dtype=meta.dtype), gen))
     return tuple(inputs)
 
 
