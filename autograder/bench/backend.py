@@ -320,7 +320,9 @@ def step(f: Callable, model: Any, inputs: tuple) -> list:
 
 def in_float64(model: Any, inputs: tuple) -> list:
     """Return what `step` does, computed in float64."""
-    wide = copy.deepcopy(model).double()
+    import torch
+
+    wide = copy.deepcopy(model).to(torch.float64)
     return step(wide, wide, tuple(x.double() if x.is_floating_point() else x for x in inputs))
 
 
