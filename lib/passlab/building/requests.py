@@ -4,8 +4,8 @@
     built.outputs[0][0], built.kernels, built.error
 
 A helper process for each compiler starts at the first use and stays. For every request it forks a child that builds,
-runs and replies over the request's socket: a crash, too much memory or an endless loop costs that request only. Modules
-travel as TVM's JSON or MLIR's text, tensors as raw bytes; nothing is pickled.
+runs and replies over the request's socket: a crash, too much memory or an endless loop costs that request only.
+Requests that say so (`again`) share a child as long as they succeed. Modules travel as TVM's JSON or MLIR's text, tensors as raw bytes; nothing is pickled.
 
 A reply comes from a process that ran the module's code. Outputs can be compared with expected ones; kernel names and
 the times of `repeats` are claims, to be trusted as far as the module is. Where a verdict depends on the time (`timed`),
@@ -90,6 +90,8 @@ _lock = threading.RLock()
 
 #: CPU seconds that builds and runs may still take; see `allow`.
 _seconds_left = math.inf
+#: Flavour → the child that has answered requests that share one; see `ask`.
+_shared: dict[str, _Talk] = {}
 #: The number of results so far that may differ next time: times, timeouts, crashes.
 unsteady = 0
 
@@ -104,8 +106,13 @@ def use(flavour: str, control: socket.socket) -> None:
 
 
 def allow(seconds: float) -> None:
-    """Set the CPU seconds that all modules may take together from now on; a module beyond that has timed out."""
+    """Set the CPU seconds that all modules may take together from now on; a module beyond that has timed out.
+
+    Requests from now on share no child with those before.
+    """
     global _seconds_left
+    while _shared:
+        _shared.popitem()[1].close()
     _seconds_left = seconds
 
 
@@ -154,6 +161,8 @@ def _end_all(owner: int) -> None:
 def end(flavour: str) -> None:
     """End the process that builds for a flavour; the next request starts another."""
     control, process = _helpers.pop(flavour)
+    if flavour in _shared:
+        _shared.pop(flavour).close()
     control.close()
     if process is not None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -165,7 +174,8 @@ def end(flavour: str) -> None:
 def ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
     """Return the reply to a request. head, parts: see `passlab.building.server`; seconds: for everything.
 
-    Raises Unreachable, Ended.
+    A request whose head says "again" goes to the child of the one before it that did. If it fails there, a fresh child
+    answers it: no failure depends on other modules. Raises Unreachable, Ended.
     """
     global unsteady
     built = _reply(flavour, head, parts, seconds)
@@ -231,17 +241,27 @@ class _Talk:
     def __init__(self, flavour: str, control: socket.socket, seconds: float):
         self.flavour, self.control, self.limit = flavour, control, Limit(min(seconds, _seconds_left))
         self.child, self.stage = _request(control), "build"
-        self.spent = 0.0
+        self.spent = self.paid = 0.0
+
+    def begin(self, seconds: float) -> None:
+        """Begin another request, within its own time."""
+        self.limit, self.stage = Limit(min(seconds, _seconds_left)), "build"
+
+    def pay(self) -> None:
+        """Take what the request has spent off what all may."""
+        global _seconds_left
+        _seconds_left -= self.spent
+        self.paid, self.spent = self.paid + self.spent, 0.0
 
     def close(self) -> None:
-        global _seconds_left
         self.child.sock.close()
-        _seconds_left -= self.spent
+        self.pay()
 
     def cpu(self) -> float:
-        """Return the CPU seconds that the child has spent; by the clock where the system does not tell, or no more."""
+        """Return the CPU seconds that the child has spent on the request; by the clock where the system does not tell,
+        or no more."""
         with contextlib.suppress(ClosedError, OSError):
-            self.spent = cpu_seconds(self.control, self.child, time.monotonic() + _START_SECONDS)
+            self.spent = cpu_seconds(self.control, self.child, time.monotonic() + _START_SECONDS) - self.paid
         if math.isnan(self.spent):
             self.spent = time.monotonic() - self.limit.start
         return self.spent
@@ -282,6 +302,26 @@ class _Talk:
 
 
 @contextlib.contextmanager
+def _talk(flavour: str, control: socket.socket, seconds: float, again: bool) -> Iterator[_Talk]:
+    """Provide a child for a request: a fresh one, or `again` that of the last such request, if it succeeded."""
+    talk = _shared.pop(flavour, None) if again else None
+    if talk is None:
+        talk = _Talk(flavour, control, seconds)
+    else:
+        talk.begin(seconds)
+    try:
+        yield talk
+    except BaseException:
+        talk.close()
+        raise
+    if again:
+        talk.pay()
+        _shared[flavour] = talk
+    else:
+        talk.close()
+
+
+@contextlib.contextmanager
 def _reports_errors(control: socket.socket) -> Iterator[None]:
     """Raise _Stopped for a malformed message from a module; raise like `_request` if the helper has ended."""
     try:
@@ -294,13 +334,16 @@ def _reports_errors(control: socket.socket) -> Iterator[None]:
 
 def _ask_once(flavour: str, control: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
     """Make one request. name: of its entry in the cache."""
+    is_shared = bool(head.get("again")) and flavour in _shared
     try:
-        with contextlib.closing(_Talk(flavour, control, seconds)) as talk, _reports_errors(control):
+        with _talk(flavour, control, seconds, bool(head.get("again"))) as talk, _reports_errors(control):
             talk.send(head, *map(flat, parts))
             reply, payload = talk.receive()
             built = _parse_reply(reply, payload, head)
             talk.cpu()
     except _Stopped as stopped:
+        if is_shared:
+            return _ask_once(flavour, control, head, parts, seconds, name)
         return Built([], str(stopped), stopped.stage)
     if name and built.ok:
         cache.store(name, reply, payload)

@@ -41,13 +41,27 @@ _LONG_ENOUGH = 1e-3
 def answer(
     sock: socket.socket, own: Compiler, read: Callable[[str], Any], limit: Callable[[], None] = lambda: None
 ) -> None:
-    """Answer the request on the socket.
+    """Answer the request on the socket, and the next ones, as long as each says that it may not be the last ("again").
 
     read(text): return the module of a text. limit(): limits the memory, except for a GPU, whose driver reserves
     terabytes of address space.
     """
     send(sock, {"ready": True})
-    head, payload = receive(sock, None, MOST_TENSORS)
+    while True:
+        head, payload = receive(sock, None, MOST_TENSORS)
+        _answer(sock, own, head, payload, read, limit)
+        if not head.get("again"):
+            return
+
+
+def _answer(
+    sock: socket.socket,
+    own: Compiler,
+    head: dict[str, Any],
+    payload: memoryview,
+    read: Callable[[str], Any],
+    limit: Callable[[], None],
+) -> None:
     if head["do"] == "targets":
         reply = {"outputs": [], "kernels": own.targets(), "times": []}
         send(sock, reply | {"error": "", "stage": "", "beside": [], "allocations": None})

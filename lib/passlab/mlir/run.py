@@ -147,8 +147,8 @@ def confine() -> None:
 
 
 def why_not_parsed(text: str, seconds: float = 20.0) -> str:
-    """Return why another process cannot parse a text and print it again, or ""."""
-    return _ask(text, [], strict=True, verified=False, seconds=seconds).error
+    """Return why another process, which may have read others, cannot parse a text and print it again, or ""."""
+    return _ask(text, [], strict=True, verified=False, seconds=seconds, again=True).error
 
 
 def passes(text: str, steps: Sequence[str]) -> list[str]:
@@ -159,10 +159,12 @@ def passes(text: str, steps: Sequence[str]) -> list[str]:
     return [array.tobytes().decode() for array in built.outputs[0]]
 
 
-def _ask(text: str, steps: Sequence[str], *, strict: bool, verified: bool, seconds: float) -> Built:
+def _ask(
+    text: str, steps: Sequence[str], *, strict: bool, verified: bool, seconds: float, again: bool = False
+) -> Built:
     head = {"do": "run", "text": len(text.encode()), "params": {}, "inputs": [[]], "target": "llvm", "by": "passes"}
     head |= {"steps": list(steps), "strict": strict, "verified": verified, "keep": False}
-    head |= {"repeats": 0, "timed": False, "beside": [], "threads": 0}
+    head |= {"repeats": 0, "timed": False, "beside": [], "threads": 0, "again": again}
     return ask("mlir", head, [text.encode()], seconds)
 
 
