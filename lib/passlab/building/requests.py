@@ -5,7 +5,8 @@
 
 A helper process for each compiler starts at the first use and stays. For every request it forks a child that builds,
 runs and replies over the request's socket: a crash, too much memory or an endless loop costs that request only.
-Requests that say so (`again`) share a child as long as they succeed. Modules travel as TVM's JSON or MLIR's text, tensors as raw bytes; nothing is pickled.
+Requests that say so (`again`) share a child as long as they succeed. Modules travel as TVM's JSON or MLIR's text,
+tensors as raw bytes; nothing is pickled.
 
 A reply comes from a process that ran the module's code. Outputs can be compared with expected ones; kernel names and
 the times of `repeats` are claims, to be trusted as far as the module is. Where a verdict depends on the time (`timed`),
