@@ -18,13 +18,15 @@ from functools import cache
 
 from passlab.graph.registry import COMPILERS, compiler
 
-#: Not imported: parts that graded code does not use (the command line), exercises and what they give, which each
-#: flavour imports by itself, and JAX, which is large and rarely used, so that not every fork has to carry it.
+#: Not imported: parts that graded code does not use (commands, what JupyterLab loads), exercises and what they give,
+#: which each flavour imports by itself, and JAX, which is large and rarely used: not every fork has to carry it.
 _NOT_WARMED = (
     "passlab.cli",
     "passlab.exercises",
     "passlab.given",
+    "passlab.hunt.__main__",
     "passlab.jupyter",
+    "passlab.notebook.files",
     "passlab.formats.hlo",
     "passlab.formats.stablehlo",
 )
@@ -35,8 +37,14 @@ _LATE = (
     "onnx.reference",
     "torch.fx.passes.shape_prop",
 )
-#: The same of notebooks; a verifier draws no charts.
-_PLOTTING = ("IPython.display", "matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.style")
+#: The same of notebooks, which draw charts, and import a solver that many of their processes would load anew.
+_IN_NOTEBOOKS = (
+    "IPython.display",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
+    "matplotlib.style",
+    "ortools.sat.python.cp_model",
+)
 #: Modules that torch imports when a model is exported.
 _EXPORTING = ("torch._dynamo", "torch._inductor.pattern_matcher", "torch.onnx")
 FLAVOURS = ("torch", *COMPILERS)
@@ -65,13 +73,15 @@ def _warm_torch(notebooks: bool) -> None:
     for module in pkgutil.walk_packages(passlab.__path__, "passlab."):
         if not module.name.startswith((*_NOT_WARMED, *of_compilers)):
             importlib.import_module(module.name)
-    for name in (*_LATE, *(_PLOTTING if notebooks else ())):
+    for name in (*_LATE, *(_IN_NOTEBOOKS if notebooks else ())):
         importlib.import_module(name)
     # Where there is no GPU, a build of torch for CUDA counts one as soon as a FakeTensorMode has been used. If the
     # first backward pass comes after that, it starts threads for it, and then no fork can compute gradients.
     torch.ones(1, requires_grad=True).sum().backward()
     _rehearse_judging()
-    if not notebooks:
+    if notebooks:
+        _rehearse_export()
+    else:
         _rehearse_recording()
 
 
@@ -151,8 +161,6 @@ def warm(name: str, notebooks: bool = True) -> None:
             _import_all(own.own)
             if notebooks:
                 own.rehearse_notebook(*_rehearsal())
-        elif notebooks:  # torch's notebooks alone export models
-            _rehearse_export()
 
 
 def import_given(flavour: str) -> None:

@@ -124,7 +124,7 @@ def notebook() -> str:
 
 
 #: What warm processes rehearse for real notebooks, and no notebook of a small course does: 40 % of their start.
-_UNUSED = "        elif notebooks:  # torch's notebooks alone export models\n            _rehearse_export()\n"
+_UNUSED, _USED = "    if notebooks:\n        _rehearse_export()\n    else:\n", "    if not notebooks:\n"
 
 
 def machinery(folder: Path) -> Path:
@@ -136,7 +136,7 @@ def machinery(folder: Path) -> Path:
     flavours = folder / "autograder/engine/flavours.py"
     text = flavours.read_text()
     assert text.count(_UNUSED) == 1
-    flavours.write_text(text.replace(_UNUSED, ""))
+    flavours.write_text(text.replace(_UNUSED, _USED))
     for name in ("nbgrader_config.py", "pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
     for name in ("course", "exercises", "solutions/day00"):
