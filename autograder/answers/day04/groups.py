@@ -14,10 +14,12 @@ import torch.nn.functional as F
 from torch import fx
 
 from autograder.authoring.answers import edited, right, wrong
+from passlab import models
 from passlab.exercises.day04.groups import BLOCK, IMAGE, block, conv, dense, gelu, groups_case, norm, zoo
 from passlab.fx.cases import graph
 from passlab.fx.patterns import canonical, pattern
 from passlab.judge import Case
+from passlab.relay.translate import plain
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -221,9 +223,13 @@ def hidden(seed: int) -> list[Case]:
             x = gelu(dense(norm(m, x), m.q, m.beta)) + x
         return torch.softmax(x @ m.k, -1)
 
+    def narrow() -> fx.GraphModule:
+        """Return ResNet-18 with a quarter of its channels: its parameters travel to each answer, which reads none."""
+        return plain(models.resnet18(width=16), *models.ZOO["resnet18"].inputs())
+
     depth = rng.randint(1, 3)
     return [
-        groups_case("resnet18", zoo("resnet18")),
+        groups_case("resnet18", narrow),
         groups_case("convnet", zoo("convnet")),
         *(
             groups_case(f"generated, number {at + 1}", random_program(rng.randrange(10**6), rng.randint(8, 25), only))
