@@ -16,6 +16,7 @@ import numpy as np
 from passlab.building.compiler import Executor, Failed
 from passlab.judge.words import plural
 from passlab.relay import relay, tvm
+from passlab.relay.folding import build_once
 from passlab.tvm.executors import Runner, context, device_of, itemsize, synced
 
 
@@ -43,7 +44,8 @@ def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
     target = tvm.target.Target(head["target"])
     if head["target"] == "llvm" and not head["optimize"]:
         target = tvm.target.Target("llvm -opt-level=0")
-    return (_Machine if _needs_machine(module["main"]) else _Graph)(module, params, head, target)
+    with build_once():
+        return (_Machine if _needs_machine(module["main"]) else _Graph)(module, params, head, target)
 
 
 class _Graph:
@@ -153,7 +155,7 @@ def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:
         module = tvm.IRModule.from_expr(module)
     silent, tvm.autotvm.GLOBAL_SCOPE.silent = tvm.autotvm.GLOBAL_SCOPE.silent, True  # no recommendation to tune
     try:
-        with tvm.transform.PassContext(opt_level=level):
+        with tvm.transform.PassContext(opt_level=level), build_once():
             library = relay.build(module, target)
     finally:
         tvm.autotvm.GLOBAL_SCOPE.silent = silent
