@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import nbformat
@@ -17,6 +17,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from tests.attacks.attack import EARNED, Attack, Place, folder
 
 _MIB = 2**20
+_PIXEL = {"image/png": "AAAA"}
 
 
 def _nb(name: str, tries: str, change: Callable[[dict], object]) -> Attack:
@@ -32,21 +33,21 @@ def _tags(make: Callable[[int], object], number: int) -> Callable[[dict], None]:
     return lambda data: data["cells"][0]["metadata"].update(tags=[make(at) for at in range(number)])
 
 
-def _cells(*cells: NotebookNode) -> Callable[[dict], None]:
-    return lambda data: data["cells"].extend(cells)
+def _cells(make: Callable[[], Iterable[NotebookNode]]) -> Callable[[dict], None]:
+    return lambda data: data["cells"].extend(make())
 
 
 def _texts(text: str, number: int = 10) -> Callable[[dict], None]:
     """The same text in many cells, each of them a little different: none has been rendered before."""
-    return _cells(*(new_markdown_cell(f"{at} {text}", id=f"text-{at}") for at in range(number)))
+    return _cells(lambda: (new_markdown_cell(f"{at} {text}", id=f"text-{at}") for at in range(number)))
 
 
 def _codes(text: str, number: int = 10) -> Callable[[dict], None]:
-    return _cells(*(new_code_cell(f"{text}# {at}", id=f"code-{at}") for at in range(number)))
+    return _cells(lambda: (new_code_cell(f"{text}# {at}", id=f"code-{at}") for at in range(number)))
 
 
 def _printed(code: str) -> Callable[[dict], None]:
-    return _cells(new_code_cell(code, id="printed"))
+    return _cells(lambda: [new_code_cell(code, id="printed")])
 
 
 def _picture_again(data: dict) -> None:
@@ -78,17 +79,18 @@ def _wide(place: Place) -> None:
         (place.own / f"folder {number}" / "inside").mkdir(parents=True)
 
 
-def _packed(entries: dict[str, bytes], at: str) -> Callable[[Place], None]:
+def _packed(names: Iterable[str], at: str, more: bytes = b"") -> Callable[[Place], None]:
+    """An archive in which each entry is 20 MiB of text, which packs to a fourth, and some bytes more."""
+
     def change(place: Place) -> None:
         (place.own / at).parent.mkdir(exist_ok=True)
+        content = b"".join(b"%d\n" % number for number in range(3 * 10**6))[: 20 * _MIB] + more
         with zipfile.ZipFile(place.own / at, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in entries.items():
+            for name in names:
                 archive.writestr(name, content)
 
     return change
 
-
-_TEXT = b"".join(b"%d\n" % number for number in range(3 * 10**6))[: 20 * _MIB]  # packs to a fourth, as text does
 
 ATTACKS = (
     _nb("tags-dicts", "30,000 tags that are dicts, each compared with each", _tags(lambda at: {"a": at}, 30_000)),
@@ -105,8 +107,8 @@ ATTACKS = (
     _nb(
         "attachments-many",
         "50,000 attached pictures",
-        _cells(
-            new_markdown_cell("x", id="many", attachments={f"{at}.png": {"image/png": "AAAA"} for at in range(50_000)})
+        lambda data: data["cells"].append(
+            new_markdown_cell("x", id="many") | {"attachments": {f"{at}.png": _PIXEL for at in range(50_000)}}
         ),
     ),
     _nb("attachment-again", "a picture of 4 MB that a text shows 1,100 times: a page of 4 GB", _picture_again),
@@ -139,17 +141,17 @@ ATTACKS = (
     folder(
         "zip-other-names",
         "an archive with 100 MB of notebooks that are not the course's",
-        _packed({f"day00/{at}.ipynb": _TEXT for at in range(5)}, "more/a.zip"),
+        _packed([f"day00/{at}.ipynb" for at in range(5)], "more/a.zip"),
     ),
     folder(
         "zip-same-names",
         "an archive with 100 MB of copies of the notebook",
-        _packed({f"{at}/day00/fx.ipynb": _TEXT for at in range(5)}, "day00/more/a.zip"),
+        _packed([f"{at}/day00/fx.ipynb" for at in range(5)], "day00/more/a.zip"),
     ),
     folder(
         "zip-too-large",
         "an archive above the notebook, with notebooks that are a little too large",
-        _packed({f"{at}/day00/fx.ipynb": _TEXT + bytes(1) for at in range(12)}, "a.zip"),
+        _packed([f"{at}/day00/fx.ipynb" for at in range(12)], "a.zip", more=bytes(1)),
     ),
     _nb(
         "grown-honestly",
