@@ -16,6 +16,8 @@ ifneq ($(shell [ -w "$$HOME" ] && echo yes),yes)
 export HOME := $(CURDIR)/.venv/home
 endif
 export PYTHON
+# Without the bytecode of the last time, each of a thousand processes compiles the project anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # One more at a time than the cores of a small machine: many tests wait for a process, or for a limit by the clock.
 PYTEST = OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 3 --durations=10
