@@ -65,8 +65,12 @@ def pytest_configure(config):
                 raise pytest.UsageError("--keep-passed is about whole files: leave out -k, -m, --changed and `::`.")
             config.pluginmanager.register(long.Passed())
         named = config.args_source == config.ArgsSource.ARGS or config.getoption("changed")
-        whole = config.getoption("tvm") == "none" and not named  # no other run has long files
-        os.environ["PYTEST_LEFT_OUT"] = " ".join(long.left_out() if whole else ())  # for the workers, too
+        held = config.getoption("tvm")
+        os.environ["PYTEST_LEFT_OUT"] = " ".join(() if named else long.left_out(held))  # for the workers, too
+        if held == "none" and not named:
+            from tests.attacks import draw  # here alone, as it brings all attacks
+
+            os.environ["PYTEST_ATTACKS"] = draw.extent()
 
 
 def pytest_report_header(config):

@@ -43,9 +43,9 @@ def path_of(module: str) -> Path | None:
 def read(path: Path) -> Source:
     """Return what a file says to Python. Raise SyntaxError where it is not Python."""
     text = path.read_text(encoding="utf-8")
-    lines, tree = text.split("\n"), ast.parse(text)
+    lines, nodes = text.split("\n"), list(ast.walk(ast.parse(text)))
     prose, quoted = set(), set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if ast.get_docstring(node, clean=False) is not None:
                 prose |= _own_lines(node.body[0], lines)
@@ -56,7 +56,7 @@ def read(path: Path) -> Source:
         for number, line in enumerate(lines, 1)
         if number not in prose and (number in quoted or (line.strip() and not line.lstrip().startswith("#")))
     )
-    return Source("\n".join(code), frozenset(_imports(tree, path)))
+    return Source("\n".join(code), frozenset(_imports(nodes, path)))
 
 
 def _own_lines(docstring: ast.stmt, lines: list[str]) -> set[int]:
@@ -65,11 +65,11 @@ def _own_lines(docstring: ast.stmt, lines: list[str]) -> set[int]:
     return set() if shared else set(range(docstring.lineno, docstring.end_lineno + 1))
 
 
-def _imports(tree: ast.AST, path: Path) -> Iterator[str]:
+def _imports(nodes: list[ast.AST], path: Path) -> Iterator[str]:
     # What an answer may not call is named, and not imported.
-    keywords = (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "closed")
+    keywords = (node for node in nodes if isinstance(node, ast.keyword) and node.arg == "closed")
     closed = {part for keyword in keywords for part in ast.walk(keyword.value)}
-    for node in ast.walk(tree):
+    for node in nodes:
         if node in closed:
             continue
         if isinstance(node, ast.Import):

@@ -4,8 +4,7 @@ python -m tests.support.long              # run those that have not passed with 
 PYTEST_ADDOPTS=--keep-passed make test    # run all tests
 
 Either writes which files have passed into tests/long.json, each with a digest of what it reaches. What is left
-out is drawn anew in each run, and printed in its head. Attacks have a draw of their own, and the runs that hold a TVM
-leave nothing out.
+out is drawn anew in each run, and printed in its head. Attacks, proofs and notebooks have draws of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 
 import pytest
@@ -27,7 +28,8 @@ from tests.support.amounts import DRAW, FULL
 PASSED = ROOT / "tests/long.json"
 #: A file is long that takes so many seconds; of all seconds of the long ones, this part runs in any case.
 LONG, SHARE = 10.0, 1 / 10
-_ATTACKS, _OF_A_TVM = "tests/attacks/test_attacks.py", ("tests/tvm/", "tests/relay/", "tests/relax/")
+#: Files that draw their own share, and a folder of which two runs have a part each.
+_OTHER_DRAWS = ("attacks/test_attacks.py", "exercises/test_prove.py", "exercises/test_notebooks_run.py", "tvm/")
 #: What the tests start or read besides modules and their data.
 _OTHERS = ("Makefile", "nbgrader_config.py", "lib/setup.sh", "course/*.py", "solutions/*/*.py")
 #: Modules through which a test reaches others by names that its text does not have.
@@ -36,11 +38,18 @@ _LISTS = frozenset({"passlab.exercises", "passlab.given", "autograder.answers", 
 _RESULTS = {"tests/long.json", "tests/seconds.json", "tests/attacks/proved.json", "autograder/ledger.json"}
 
 
+def lengths() -> dict[str, float]:
+    """Return long file of tests, as a path from the project's folder → its seconds, in order."""
+    seconds: Counter[str] = Counter()
+    for name, taken in schedule.table().items():  # of some files, a row for each test
+        seconds[name.split("::")[0]] += taken
+    others = tuple(f"tests/{name}" for name in _OTHER_DRAWS)
+    return {name: seconds[name] for name in sorted(seconds) if seconds[name] >= LONG and not name.startswith(others)}
+
+
 def files() -> list[str]:
     """Return the long files of tests, as paths from the project's folder."""
-    rows = schedule.table().items()
-    long = (name for name, seconds in rows if seconds >= LONG and "::" not in name)
-    return sorted(name for name in long if name != _ATTACKS and not name.startswith(_OF_A_TVM))
+    return list(lengths())
 
 
 @cache
@@ -84,22 +93,29 @@ def digest(name: str) -> str:
     return ledger.digest_of(ROOT / path for path in reached(name))
 
 
-def passed() -> set[str]:
-    """Return the long files that have passed with what they reach as it is."""
-    return {name for name, code in ledger.read(PASSED).items() if name in files() and code == digest(name)}
+def held(name: str) -> str:
+    """Return the TVM that pytest holds in the run of a long file."""
+    folder = name.split("/")[1]
+    return folder if folder in ("relay", "relax") else "none"
 
 
-def left_out() -> list[str]:
-    """Return the long files that do not run this time."""
+def passed(names: Iterable[str]) -> set[str]:
+    """Return those of these files that have passed with what they reach as it is."""
+    known = ledger.read(PASSED)
+    return {name for name in names if name in known and known[name] == digest(name)}
+
+
+def left_out(tvm: str = "none") -> list[str]:
+    """Return the long files of a run that do not run this time."""
     if FULL or os.environ.get("PYTEST_LONG") == "all":
         return []
-    known, seconds = sorted(passed()), schedule.table()
-    most, drawn, total = SHARE * sum(seconds[name] for name in known), set(), 0.0
-    for name in random.Random(f"long {DRAW}").sample(known, len(known)):
+    seconds = lengths()
+    most, drawn, total = SHARE * sum(seconds.values()), set(), 0.0
+    for name in random.Random(f"long {DRAW}").sample([*seconds], len(seconds)):
         if not drawn or total + seconds[name] <= most:  # the first whatever it takes, so that each file has its turn
             drawn.add(name)
             total += seconds[name]
-    return sorted({*known} - drawn)
+    return sorted(passed(name for name in seconds.keys() - drawn if held(name) == tvm))
 
 
 class Passed:
@@ -122,9 +138,13 @@ class Passed:
 
 
 def main() -> int:
-    names = sorted({*files()} - passed())
-    command = [sys.executable, "-m", "pytest", "-n", "3", "--keep-passed", *names]
-    return subprocess.call(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}) if names else 0
+    names, status = files(), 0
+    due = sorted({*names} - passed(names))
+    for tvm in ("none", "relay", "relax"):
+        if own := [name for name in due if held(name) == tvm]:
+            command = [sys.executable, "-m", "pytest", "-n", "3", "--keep-passed", "--tvm", tvm, *own]
+            status |= subprocess.call(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return status
 
 
 if __name__ == "__main__":

@@ -95,7 +95,8 @@ def test_every_part_has_quick_tests():
 
 
 LONG = {"tests/hub/test_hub.py": 70.0, "tests/fx/test_effects.py": 0.2, "tests/test_reach.py": 50.0}
-LONG |= {"tests/engine/test_engine.py": 75.0, "tests/a.py::one": 80.0}
+LONG |= {"tests/engine/test_engine.py::one": 8.0, "tests/engine/test_engine.py::two": 67.0}
+LONG |= {"tests/exercises/test_prove.py::one": 80.0, "tests/relax/test_kernels.py::one": 55.0}
 
 
 @pytest.fixture
@@ -114,21 +115,23 @@ def test_long_files_are_left_out_only_if_they_passed_with_the_same_code(passed, 
     passed("before", *long.files())
     assert long.left_out() == []
     passed("now", *long.files())
-    assert len(long.files()) == 3 and len(long.left_out()) == 2
+    out, relax = long.left_out(), long.left_out("relax")
+    assert len(long.files()) == 4 and len(out + relax) == 3 and set(relax) <= {"tests/relax/test_kernels.py"}
     passed("now", "tests/test_reach.py")
-    assert long.left_out() == []
+    assert long.left_out() == [name for name in out if name == "tests/test_reach.py"]
+    assert long.left_out("relax") == []
     passed("now", *long.files())
     monkeypatch.setenv("PYTEST_LONG", "all")
     assert long.left_out() == []
 
 
 def test_a_run_writes_down_the_long_files_that_pass_whole(passed, monkeypatch):
-    engine, hub, reach = long.files()
+    engine, hub, _, reach = long.files()
 
     def run(ended, **outcomes):
         plugin = long.Passed()
         for name, failed in [("test_hub", False), *outcomes.items()]:
-            path = next(path for path in [*LONG] if f"/{name}.py" in path)
+            path = next(path.split("::")[0] for path in [*LONG] if f"/{name}.py" in path)
             plugin.pytest_runtest_logreport(SimpleNamespace(nodeid=f"{path}::test", failed=failed))
         plugin.pytest_sessionfinish(ended)
         return json.loads(long.PASSED.read_text())
@@ -145,8 +148,8 @@ def test_each_draw_leaves_out_others(passed, monkeypatch):
     drawn = set()
     for number in range(30):
         monkeypatch.setattr(long, "DRAW", str(number))
-        drawn.add(tuple(long.left_out()))
-    assert len(drawn) == 3
+        drawn.add((*long.left_out(), *long.left_out("relax")))
+    assert len(drawn) == 4
 
 
 def test_the_long_files_that_are_drawn_take_a_share_of_all_their_time_and_each_has_its_turn(passed, monkeypatch):
