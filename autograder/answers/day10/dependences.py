@@ -44,6 +44,12 @@ def hidden(seed: int) -> list[Case]:
             "{ S[i] -> A[i]; T[i] -> A[i]; T[i] -> B[i]; U[i] -> C[i] }",
             "{ S[i] -> [0, i, 0]; T[i] -> [1, i, 0]; U[i] -> [1, i, 1] }",
         ),
+        "two cells, the later one overwritten": (
+            f"[N] -> {{ S[i] : 0 <= i < N; P[i] : {far} <= i < N; T[i] : 0 <= i < N }}",
+            "{ T[i] -> A[i]; T[i] -> B[i] }",
+            "{ S[i] -> A[i]; S[i] -> B[i]; P[i] -> B[i] }",
+            "{ S[i] -> [0, i]; P[i] -> [1, -i]; T[i] -> [2, i] }",
+        ),
         "lu": (
             "[N] -> { D[k, i] : 0 <= k < i < N; M[k, i, j] : 0 <= k < N and k < i < N and k < j < N }",
             "{ D[k, i] -> A[i, k]; D[k, i] -> A[k, k]; "
