@@ -73,6 +73,7 @@ def hidden(seed: int) -> list[Case]:
         case("an input is the first operand of two", before_a_value, "s0", "x", "y"),
         case("an item is set", stored, "s0", "x", "y"),
         case("a size that one operation uses", sized, "s0", "s1", "x"),
+        case("readers that meet again", meeting, "s0", "x", "y"),
     ]
 
 
@@ -164,6 +165,12 @@ def stored(s0: Any, x: Any, y: Any) -> tuple:
 
 def sized(s0: Any, s1: Any, x: Any) -> tuple:
     return ((x * (s0 + s1) + 1).neg(),)
+
+
+def meeting(s0: Any, x: Any, y: Any) -> tuple:
+    a = y.exp()
+    b = a.neg() * x
+    return (torch.maximum(b, a + b).tanh(),)
 
 
 def long(s0: Any, x: Any) -> tuple:

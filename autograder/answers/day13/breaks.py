@@ -149,6 +149,8 @@ def hidden(seed: int) -> list[Case]:
         case("half of k, cut off", _function("y = x + 1", "h = k * 0.5", "n = int(h)", "b = n > 0", "if b:", "    print(k)", "graph_break()", "return y"), 1),  # noqa: E501
         case("a line without a name", _function("print(k)", "x.relu()", "print(k)", "return x")),
         case("a condition on zero", _function("n = k - 2", "if n:", "    print(k)", "graph_break()", "return x")),
+        case("a condition on arithmetic of sizes", _function("y = x + 1", "n = y.numel()", "m = n - 3", "b = m > 0", "if b:", "    print(k)", "d = x.dim()", "c = d > 1", "if c:", "    graph_break()", "y = y * 2", "return y"), 2, {6: True, 10: True}),  # noqa: E501
+        case("a side that stops in a loop", _function("print(k)", "y = x + 1", "graph_break()", "z = y * 2", "for i in range(k):", "    b = i > 0", "    if b:", "        z = closed(z)", "    z = z + 1", "print(k)", "return z"), 2),  # noqa: E501
         case("a loop in a loop", _function("y = x + 1", "print(k)", "for i in range(2):", "    for j in range(2):", "        y = y + j", "        print(j)", "return y")),  # noqa: E501
         *(_drawn(rng, f"drawn, {number}") for number in range(4)),
         *(_drawn(rng, f"drawn, with a loop, {number}", False) for number in range(2)),
@@ -268,6 +270,14 @@ no_last = edited("same", "forgets the piece after the last break")(
 )
 once = edited("did", "runs the body of a loop once")(("range(operands[0])", "range(min(1, operands[0]))"))
 silent = edited("did", "knows no breaks but those on tensors")(("ALWAYS.get(line.op)", "None"))
+loops_without_sides = edited("spared", "stops in a loop, but not on a side of an `if` in it")(
+    ("walk(line.body if yes else line.orelse, looped)", "walk(line.body if yes else line.orelse, False)")
+)
+sizes_of_one = edited("did", "takes sizes for the number 1, instead of asking `taken`")(
+    ("""("dim", "numel", "return")""", """("return",)"""),
+    (""""tensor" in operands""", """"tensor" in operands and line.op not in ("dim", "numel")"""),
+    ("NUMBERS[line.op](*operands)", "NUMBERS[line.op](*operands) if line.op in NUMBERS else 1"),
+)
 counted_sizes = edited("same", "takes dim and numel for operations of a graph")(
     ("""reason or line.op in ("dim", "numel", "return")""", """reason or line.op == "return\"""")
 )
