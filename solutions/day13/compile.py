@@ -394,7 +394,8 @@ def functionalize(gm: fx.GraphModule) -> fx.GraphModule:
          computed from x before stays as it is.
     Form: a write changes neither the shape nor the dtype of what is written:
          x.mul_(y) keeps the dtype of x where x * y is in float64, and x.copy_(row)
-         the shape of x.
+         the shape of x. No call is given a dtype: the graph also runs on inputs of
+         other floats than those in the notes.
     Results: have the values that they have when the program returns. Whether they
          share memory does not matter here.
     Not to be called: torch._functorch.eager_transforms.functionalize,
