@@ -148,6 +148,7 @@ EXERCISES: tuple[Exercise, ...] = (
         difficulty=2,
         minutes=35,
         stretch=True,
+        seconds=10.0,
         hints=(
             "All terms of n operations: one of them is outermost, and its operands share the other n - 1. So keep the "
             "terms in lists by their number of operations, and build each list from the earlier ones.",
