@@ -65,10 +65,10 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
         results[backend] = steps[backend]()
         yield f"{name}: {backend} compiled"
     exact = in_float64(model, inputs)
-    own = apart_by(exact, results["eager"])
+    error = apart_by(exact, results["eager"])
     for backend in ("kernels", "program"):
-        base = f"of the largest number, beside float64; eager's {own:.2g}"
-        yield at_most(f"{name}: {backend}, error", apart_by(exact, results[backend]), max(1e-3, 2 * own), "", base)
+        base = f"of the largest number, beside float64; eager's {error:.2g}"
+        yield at_most(f"{name}: {backend}, error", apart_by(exact, results[backend]), max(1e-3, 2 * error), "", base)
     stages = backends["kernels"].stages
     own = [sum(counts) for counts in zip(*(of_stage(stage.after) for stage in stages), strict=True)]
     if eager[1] <= COMPARED:
