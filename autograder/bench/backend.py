@@ -70,28 +70,10 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
         base = f"of the largest number, beside float64; eager's {error:.2g}"
         yield at_most(f"{name}: {backend}, error", apart_by(exact, results[backend]), max(1e-3, 2 * error), "", base)
     stages = backends["kernels"].stages
-    own = [sum(counts) for counts in zip(*(of_stage(stage.after) for stage in stages), strict=True)]
     if eager[1] <= COMPARED:
         yield f"{name}: comparing the graphs"
         yield from same(name, stages)
-    for at, quantity, limit in ((0, "launches", 0.5), (1, "bytes", 0.7)):
-        calls = own[at + 2]
-        base = f"{own[at]:,} of {eager[at]:,}; {calls / eager[at]:.2f} in matrix products and convolutions"
-        if quantity == "bytes":
-            alone, any_cut = least(stages) / eager[at], least(stages, saved=False) / eager[at]
-            base += f"; inputs and results of the two graphs alone {alone:.2f}, with nothing saved {any_cut:.2f}"
-            base += "; with these products and convolutions as calls no kernels move less than "
-            base += f"{fewest_bytes(stages) / eager[at]:.2f}"
-        else:
-            base += "; " + ", ".join(f"{number} {kind}" for kind, number in kinds(stages).items())
-            base += f"; with these products and convolutions as calls no kernels are fewer than {fewest(stages)}"
-        yield at_most(f"{name}: {quantity} over eager's", own[at] / eager[at], limit, "", base)
-        rest = max(1, eager[at] - eager[at + 2])
-        others = (own[at] - calls) / rest
-        base = f"{own[at] - calls:,} of {rest:,}"
-        yield at_most(
-            f"{name}: {quantity} over eager's, all but matrix products and convolutions", others, limit, "", base
-        )
+    yield from quantities(name, eager, stages)
     if reason := why_not_inductor():
         yield not_measured(f"{name}: time of Inductor", reason)
     else:
@@ -113,6 +95,29 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
                 ratio = seconds[backend] / seconds[other]
                 loses = f"; {shares(seconds['kernels'], spent)}" if ratio > 1 else ""
                 yield Figure(f"{name}: time of {backend} over {other}'s", f"{ratio:.3g}x", shown + loses, value=ratio)
+
+
+def quantities(name: str, eager: Sequence[int], stages: Sequence[Any]) -> Iterator[Figure]:
+    """Yield launches and bytes of a network's two graphs beside eager's, and what no kernels avoid."""
+    own = [sum(counts) for counts in zip(*(of_stage(stage.after) for stage in stages), strict=True)]
+    for at, quantity, limit in ((0, "launches", 0.5), (1, "bytes", 0.7)):
+        calls = own[at + 2]
+        base = f"{own[at]:,} of {eager[at]:,}; {calls / eager[at]:.2f} in matrix products and convolutions"
+        if quantity == "bytes":
+            alone, any_cut = least(stages) / eager[at], least(stages, saved=False) / eager[at]
+            base += f"; inputs and results of the two graphs alone {alone:.2f}, with nothing saved {any_cut:.2f}"
+            base += "; with these products and convolutions as calls no kernels move less than "
+            base += f"{fewest_bytes(stages) / eager[at]:.2f}"
+        else:
+            base += "; " + ", ".join(f"{number} {kind}" for kind, number in kinds(stages).items())
+            base += f"; with these products and convolutions as calls no kernels are fewer than {fewest(stages)}"
+        yield at_most(f"{name}: {quantity} over eager's", own[at] / eager[at], limit, "", base)
+        rest = max(1, eager[at] - eager[at + 2])
+        others = (own[at] - calls) / rest
+        base = f"{own[at] - calls:,} of {rest:,}"
+        yield at_most(
+            f"{name}: {quantity} over eager's, all but matrix products and convolutions", others, limit, "", base
+        )
 
 
 def shares(seconds: float, spent: dict[str, float]) -> str:

@@ -6,25 +6,23 @@ time of a pipeline.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import tvm
+from typing import Any
 
 
-def fold_constants() -> tvm.transform.Pass:
+def fold_constants() -> Any:
     """Return a pass that does what TVM's FoldConstant does."""
     import tvm_ffi
 
     from passlab.relax import relax, tvm
 
     @tvm.transform.module_pass(opt_level=0, name="fold_constants")
-    def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    def run(module: Any, _: Any) -> Any:
         build = tvm.get_global_func("tirx.build")
+        structure: Any = tvm_ffi.StructuralKey
         libraries: dict[tuple[Any, str], Any] = {}
 
         def build_once(kernel: Any, target: Any) -> Any:
-            key = tvm_ffi.StructuralKey(kernel), str(target)
+            key = structure(kernel), str(target)
             if key not in libraries:
                 libraries[key] = build(kernel, target)
             return libraries[key]
