@@ -38,6 +38,8 @@ def hidden(seed: int) -> list[Case]:
             "t i j k", (0, 1, 0, 0), (0, 1, 0, -1), (1, -1, 0, 0), (1, 0, -1, 0)
         ),
         "heat-3d": stencil("t i j k", *flow_of((0, 0, 0), *around)),
+        # j + t reaches 1, 1, 0 and 1; j + t - i adds up to less, 0, 2, 0 and 0, but reaches farther.
+        "four mixed distances": stencil("t i j", (0, 1, 1), (1, -1, 0), (1, 0, -1), (1, 1, 0)),
     }
     far = rng.randint(5, 9)
     parts["a far neighbour"] = stencil("t i", *flow_of((-far,), (0,), (far,)))
@@ -104,7 +106,7 @@ def _by_rows(vectors, factor):
     return _schedule(rows)
 
 
-def _best(vectors, most=None):
+def _best(vectors, most=None, reach=max):
     """Choose for each dimension from all multiples, up to `most`, of all iterators outside, the one of least reach."""
     depth, longest = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
     most = most or longest * (longest + 1)
@@ -112,7 +114,7 @@ def _best(vectors, most=None):
     for k in range(depth):
         tried = ([*front, 1] + [0] * (depth - k - 1) for front in product(range(-most, most + 1), repeat=k))
         fitting = [row for row in tried if min(_steps(row, vectors)) >= 0] or [_unit(k, depth)]
-        rows.append(min(fitting, key=lambda row: (max(_steps(row, vectors)), row)))
+        rows.append(min(fitting, key=lambda row: (reach(_steps(row, vectors)), row)))
     return rows
 
 
@@ -153,6 +155,11 @@ def by_a_hundred(domain, dependences):
 def by_the_longest(domain, dependences):
     vectors = _vectors(dependences)
     return _by_rows(vectors, max(abs(step) for vector in vectors for step in vector))
+
+
+@wrong("cost", "the reach of a dimension is the sum of its distances, not the largest")
+def sum_of_distances(domain, dependences):
+    return _schedule(_best(_vectors(dependences), reach=sum))
 
 
 never_back = edited("cost", "multiples are never negative: what goes forward is left as it is, however far it goes")(
