@@ -39,6 +39,7 @@ def hidden(seed: int) -> list[Case]:
     both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 2}), floor((i + j)/{b}), i - 3j, j] }}"
     schedule = f"{{ S[i] -> [{a}i, 0]; T[i, j] -> [{a + 1}i + {b}, j + 1] }}"
     remainders = f"{{ S[i, j] -> [i mod {a}, i, j] }}"
+    diagonals = "{ S[i, j] -> [floor(i/4), floor(j/3), i + j, i] }"
     once = "{ S[t, i] -> [floor(t/3), floor((t + i)/4), t, t + i] }"
     tile = f"floor(i/{b})"
     solve = f"{{ S[i] -> [{tile}, i, 0, 0]; T[i, j] -> [{tile}, i, 1, j]; U[i] -> [{tile}, i, 2, 0] }}"
@@ -57,6 +58,8 @@ def hidden(seed: int) -> list[Case]:
         generate_case("a sieve by diagonals", SIEVE, "{ S[i, j] -> [i - j, i] }", N=n, M=m),
         generate_case("odd ones from the end", LINE, odd_back, N=2 * n + 1),
         generate_case("a stencil by fronts", STENCIL, "{ S[t, i] -> [2t + i, t] }", T=n, N=m),
+        # One loop ends at the least of four numbers, and the loop in it begins at the largest of three.
+        generate_case("diagonals in tiles", RECTANGLE, diagonals, run=False, N=9, M=8),
     ]
 
 
@@ -220,6 +223,15 @@ def as_range(node, statement):
     class Mine(Walk):
         def inclusive(self, condition):
             return 0
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "min and max are of two numbers")
+def of_two(node, statement):
+    class Mine(Walk):
+        def applied(self, kind, numbers):
+            return super().applied(kind, numbers[:2] if kind in (OP.min, OP.max) else numbers)
 
     return Mine(statement).of(node, {})
 
