@@ -64,32 +64,34 @@ def time_limit(seconds: float):
         return
 
     limit, before = Limit(seconds), cpu_time()
-    waits = itertools.count()
-    renewed: dict[int, bool] = {}  # by the number of the signal that came during an import
+    waits, in_an_import, renewed = itertools.count(), False, False
+    timers = (
+        (signal.ITIMER_REAL, signal.SIGALRM, limit.patience * limit.cpu),
+        (signal.ITIMER_PROF, signal.SIGPROF, limit.cpu),
+    )
+
+    def start() -> None:
+        # They fire again and again: a bare `except:` in the answer swallows one signal, not the next.
+        for timer, _, length in timers:
+            signal.setitimer(timer, length, 0.2)
 
     def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal limit, before, in_an_import, renewed
         if number == signal.SIGALRM and not limit.over(cpu_time() - before):
             return
-        importing = _imports(frame)
-        if importing and next(waits) < IMPORT_WAITS:
-            renewed.setdefault(number, False)
-            return
-        if not importing and renewed.get(number) is False:
-            renewed[number] = True
-            timer, length = next((timer, length) for timer, other, length in timers if other == number)
-            signal.setitimer(timer, length, 0.2)
+        if _imports(frame):
+            if next(waits) < IMPORT_WAITS:
+                in_an_import = True
+                return
+        elif in_an_import and not renewed:
+            limit, before, renewed = Limit(seconds), cpu_time(), True
+            start()
             return
         OutOfTime.times += 1
         raise OutOfTime
 
-    timers = [
-        (signal.ITIMER_REAL, signal.SIGALRM, limit.patience * limit.cpu),
-        (signal.ITIMER_PROF, signal.SIGPROF, limit.cpu),
-    ]
     previous = [signal.signal(number, stop) for _, number, _ in timers]
-    # They fire again and again: a bare `except:` in the answer swallows one signal, not the next.
-    for timer, _, length in timers:
-        signal.setitimer(timer, length, 0.2)
+    start()
     try:
         yield
     finally:
