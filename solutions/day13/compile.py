@@ -592,7 +592,8 @@ def one_graph(steps: list[If | While]) -> fx.GraphModule:
          elements are that number, yes, no and body are finite, and their gradients.
     Out: a graph with the tensors of the first state as inputs, under their names. It
          returns the last state, a tuple. There are no modules in it, and no `cond`.
-    Equal: for every state, also where a branch that is not taken gives NaN or inf.
+    Equal: for every state, also where a branch that is not taken gives NaN or inf, or
+         raises an error, as an index out of range does; with `safe` it raises none.
     Gradients, too: are those of the branches that are taken. What is not taken
          contributes 0, also where its gradient is NaN or inf.
     Size: each predicate and branch is in it once, those of a loop `most` times; about

@@ -74,6 +74,17 @@ def hidden(seed: int) -> list[Case]:
             lambda: [step("x", lambda x: x.sum() > 100, lambda x: (x * x,), 3, safe=[0.0])],
             [[1.0, base]],
         ),
+        case(
+            "a branch that fails on what the other takes",
+            indexed,
+            *([[0.5, base, -2.0], [float(n)]] for n in (4, 5, 7, 8)),
+        ),
+        case(
+            "a turn that fails where the loop ends",
+            indexed_turns,
+            *([[0.5, base, -2.0], [float(n)]] for n in (3, 4, 6)),
+        ),
+        case("a long predicate", questioned, [[base], [0.5], [-1.0]], [[-base], [0.5], [-1.0]]),
     ]
 
 
@@ -97,6 +108,39 @@ def infinite() -> list[Step]:
 
 def otherwise(base: float) -> list[Step]:
     return [step("x", lambda x: x.amin() <= 0, lambda x: (x + base,), lambda x: (torch.sqrt(x),), safe=[1.0])]
+
+
+def _at(x: Any, n: Any, first: int) -> Any:
+    """Multiply by the element whose number is n, counted from `first`; any other n is an error."""
+    return x * torch.index_select(x, 0, n.long() - first)
+
+
+def indexed() -> list[Step]:
+    """Return a step in which only the second of the safe numbers is an index, and only it is one for both branches."""
+    return [
+        step(
+            "xn",
+            lambda x, n: n.sum() < 6.5,
+            lambda x, n: (_at(x, n, 4), n),
+            lambda x, n: (_at(x, n, 6), n),
+            safe=[-7.0, 6.0],
+        )
+    ]
+
+
+def indexed_turns() -> list[Step]:
+    return [step("xn", lambda x, n: n.sum() > 3.5, lambda x, n: (_at(x, n, 4), n - 1), 3, safe=[-7.0, 5.0])]
+
+
+def questioned() -> list[Step]:
+    """Return a step whose predicate has many more calls than its branches."""
+
+    def predicate(x, y, z):
+        for _ in range(20):
+            x = torch.sin(x)
+        return x.sum() > 0
+
+    return [step("xyz", predicate, lambda x, y, z: (y, z, x), lambda x, y, z: (z, x, y), safe=[0.0, 0.0, 0.0])]
 
 
 def mixed() -> list[Step]:
@@ -160,7 +204,7 @@ def by_going_on(steps):
     return _done(graph, state)
 
 
-late = edited("did", "computes both branches on the state itself: values are right, gradients are not")(
+late = edited("did", "computes both branches on the state itself: values may be right, gradients are not")(
     ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, state)"),
     ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, state)"),
     ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, state)"),
@@ -170,6 +214,24 @@ late_no = edited("did", "protects only the branch behind the if, not that behind
 )
 late_loop = edited("did", "does not protect the turns of a loop that are not taken")(
     ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, state)")
+)
+SAFE = "{}: a branch that is not taken may fail on it"
+ones = edited("same", SAFE.format("takes 1 for every safe number"))(
+    ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, choose(p, state, [1.0] * len(state)))"),
+    ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, choose(p, [1.0] * len(state), state))"),
+    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, choose(p, state, [1.0] * len(state)))"),
+)
+first_for_all = edited("same", SAFE.format("takes the first safe number for all tensors"))(
+    ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, choose(p, state, step.safe[:1] * len(state)))")
+)
+zeros_in_loops = edited("same", SAFE.format("takes 0 for every safe number of a loop"))(
+    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, choose(p, state, [0.0] * len(state)))")
+)
+predicate_for_each = edited("cost", "computes the predicate of an if once more for each tensor")(
+    (
+        "state = choose(p, yes, no)",
+        "state = [choose(inline(step.predicate, state), [a], [b])[0] for a, b in zip(yes, no, strict=True)]",
+    )
 )
 a_turn_less = edited("same", "lets a loop turn once less")(("range(step.most)", "range(step.most - 1)"))
 exchanged = edited("same", "exchanges the branches")(("state = choose(p, yes, no)", "state = choose(p, no, yes)"))
