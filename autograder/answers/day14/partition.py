@@ -105,8 +105,9 @@ def hidden(seed: int) -> list[Case]:
         gm, _ = until(draw, lambda pair: pair[1].simple() > pair[1].least(once) > 0)
         return split_case(name, lambda: gm, once)
 
-    def program(name, body, shapes, written=None, outputs=1, once=DEAR):
-        return split_case(name, seeded(lambda: traced(body, shapes, written), rng.randrange(2**32)), once, outputs)
+    def program(name, body, shapes, written=None, outputs=1, once=DEAR, symbolic=False):
+        build = seeded(lambda: traced(body, shapes, written, symbolic), rng.randrange(2**32))
+        return split_case(name, build, once, outputs)
 
     rows, width, wide = rng.randint(3, 6), rng.randint(4, 7), rng.randint(8, 11)
     even = 2 * rng.randint(4, 6)
@@ -135,6 +136,7 @@ def hidden(seed: int) -> list[Case]:
         program("a mask", _masks, {"x": square}),
         program("two inputs that are overwritten", _two_states, {"x": square}, {"mean": (width,), "scale": (width,)}),
         program("a drawn mask", _dropped, {"x": square, "w": weights}),
+        program("sizes of a large input", _mean, {"x": square}, symbolic=True),
     ]
 
 
@@ -309,6 +311,9 @@ def _form(value):
 
 
 tangents_first = edited("valid", "puts the tangents first")(("cut + tangents", "tangents + cut"))
+no_sizes = edited("did", "saves no numbers, only tensors: a size keeps the whole tensor alive")(
+    ("place is None or ...", "place is None or not isinstance(node.meta['val'], torch.Tensor) or ...")
+)
 tuples = edited("valid", "saves a tuple")(("place is None or ...", "..."))
 
 
