@@ -43,7 +43,9 @@ def hidden(seed: int) -> list[Case]:
         transpose("the second goes back", f"floor(i/{a}), -j, i", can=False),
         transpose("twice as far", "i + 2j, j", can=False),
         transpose("skewed tiles", f"floor(i/{a}), floor((i + j)/{b + 1}), i, j", can=False),
-        transpose("tiles that begin elsewhere", f"floor((j - 1)/{a}), i, j", can=False),
+        # isl writes the first as it is, and the second as floor((j + 1)/2) - 1.
+        transpose("tiles that begin elsewhere", "floor((j + 2)/5), i, j", can=False),
+        transpose("tiles of two that begin elsewhere", "floor((j - 1)/2), i, j", can=False),
         transpose("tiles of four in tiles of six", "floor(i/6), floor(i/4), j, i", can=False),
         transpose("tiles of two sizes", f"floor(2{row}/5), {column}, {row}", can=False),
         transpose("tiles from the last", f"floor(-{row}/{a + 1}), {column}, {row}", can=False),
@@ -174,6 +176,9 @@ without_signs = edited("spared", "a minus is a matter of taste: the loop runs fo
 first_variable = edited("spared", "of i + j the i is what counts: skewing is an interchange")(
     ("not value.get_constant_val().is_zero() or sorted(factors) != [0] * (len(factors) - 1) + [1]", "not any(factors)"),
     ("factors.index(1)", "next(k for k, factor in enumerate(factors) if factor)"),
+)
+anywhere = edited("spared", "where the tiles begin is a matter of taste: only their size counts")(
+    ("not value.get_constant_val().is_zero()", "False")
 )
 tiles_go_back = edited("spared", "inside a floor, a minus is a matter of taste")(
     (
