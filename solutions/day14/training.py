@@ -502,7 +502,8 @@ check("day14.recompute", recompute)
 #    dampening; with a momentum of 0, dampening means nothing. `maximize` turns the gradient round before anything else
 #    is done with it. With `decoupled_weight_decay` (AdamW), p is first multiplied by 1 − lr · weight_decay, and the
 #    gradient stays as it is; otherwise, weight_decay · p is added to the gradient.
-# 2. The parameters of a group have the same dtype, the same options, all of them, and gradients in the same steps.
+# 2. The parameters of a group have the same dtype, the same options, all of them, and gradients in the same steps. An
+#    option counts even where it changes nothing, as dampening does without momentum.
 # 3. A tensor is stepped once, under one of its names; one that never has a gradient is in no group.
 # 4. All operations are element-wise, so that a group is one kernel.
 # 5. There are as few groups as can be.

@@ -68,6 +68,16 @@ def hidden(seed: int) -> list[Case]:
         ),
         steps_case("a large eps", "adam", [row("p", (5,), "float64", lr=lr, eps=rate(), betas=(0.7, speed))]),
         steps_case("a number, and nothing", "sgd", [row("number", (), lr=lr), row("nothing", (0, 2), lr=lr)]),
+        steps_case(
+            "two dampenings without momentum",
+            "sgd",
+            [row(name, (3,), lr=lr, dampening=dampening) for name, dampening in (("p", 0.5), ("q", 0.25))],
+        ),
+        steps_case(
+            "two kinds of no weight decay",
+            "adam",
+            [row(name, (3,), lr=lr, decoupled_weight_decay=apart) for name, apart in (("p", False), ("q", True))],
+        ),
         steps_case("a default that is written out", "sgd", [row("p", (2,)), row("q", (2,), lr=1e-3, momentum=0)]),
     ]
     return [case for case in cases if any(any(one["gradients"]) for one in case.build()[1])]
@@ -163,6 +173,15 @@ as_given = edited("did", "compares the options that were given, and forgets the 
     (
         "(one['dtype'], one['gradients'], *options.values())",
         "(one['dtype'], one['gradients'], *one['options'].items())",
+    )
+)
+idle_dampening = edited("spared", "compares dampenings only where there is momentum")(
+    ("*options.values()", "*[v for k, v in options.items() if k != 'dampening' or options['momentum']]")
+)
+idle_decay = edited("spared", "compares the kinds of weight decay only where there is some")(
+    (
+        "*options.values()",
+        "*[v for k, v in options.items() if k != 'decoupled_weight_decay' or options['weight_decay']]",
     )
 )
 any_type = edited("spared", "mixes types")(
