@@ -62,6 +62,10 @@ def largest(x: Any) -> tuple:
     return x.amax([0]), x.amax([0, 1], True), x.amax([1], True), x.unsqueeze(0).amax([-1])
 
 
+def means(x: Any) -> tuple:
+    return x.mean([0]), x.mean([0, -1], True), x - x.mean([1], True)
+
+
 def chosen(x: Any, y: Any) -> tuple:
     return torch.where(x > 0, x, y), torch.maximum(x, y.sum([0])), torch.where(x > y, x * y, 1.0)
 
@@ -147,6 +151,7 @@ def hidden(seed: int) -> list[Case]:
         ("lists, some of which changes", lists, x, torch.arange(3)),
         ("parts", parts, drawn(3, 4), whole[:2]),
         ("largest", largest, drawn(3, 2)),
+        ("means", means, x),
         ("choices", chosen, x, y),
         ("an output twice, and an input", twice, x),
         ("nothing changes", still, whole, whole.flip(0)),
@@ -364,6 +369,12 @@ alone = edited("did", "differentiates softmax element by element")(
 )
 through_whole_numbers = edited("did", "lets changes pass whole numbers")(
     ("not out.is_floating_point()", "out.dtype == torch.bool")
+)
+mean_as_sum = edited("did", "sums where the forward graph has a mean")(
+    (
+        "return op(dx, *args[1:], **node.kwargs)",
+        "return {aten.mean.dim: aten.sum.dim_IntList}.get(op, op)(dx, *args[1:], **node.kwargs)",
+    )
 )
 never_kept = edited("did", "forgets that amax may keep its dimensions")(
     ("torch.where(chosen, dx, 0.0).sum(dim, keepdim)", "torch.where(chosen, dx, 0.0).sum(dim)"),
