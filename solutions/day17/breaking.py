@@ -54,8 +54,8 @@ from passlab.given.day17.shrink import values_of
 #
 # The outcome of a run is what the program returns (tensors and numbers in tuples, lists and dicts), and what its inputs
 # hold afterwards. What it writes into parameters and buffers does not count. Numbers in a float tensor differ if they are
-# further apart than one millionth of the largest finite magnitude in that tensor of `before`; NaN equals NaN, and -0.0
-# equals 0.0. Integers, truth values and plain numbers differ if they are not equal.
+# further apart than one millionth of the largest finite magnitude in that tensor of `before`. Integers, truth values and
+# plain numbers differ if they are not equal. NaN equals NaN, in tensors and as a plain number, and -0.0 equals 0.0.
 
 # %%
 wide, (number,) = widened(fx.symbolic_trace(nn.Linear(2, 1)), (torch.ones(2),))
@@ -92,7 +92,8 @@ def oracle(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple) -> str:
         return nesting == other and all(
             tensors(a, b, numbers)
             if torch.is_tensor(a) and torch.is_tensor(b)
-            else type(a) is type(b) and (a == b or not numbers)
+            else type(a) is type(b)
+            and (a == b or (a != a and b != b) or not numbers)  # NaN != NaN
             for a, b in zip(old, new, strict=True)
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from math import isnan
 
 import torch
 import torch.nn.functional as F
@@ -143,6 +144,14 @@ def _same(n, x, y, z, big, odd, memory):
             odd,
         ),
         pair(
+            "a plain NaN",
+            "same",
+            "NaN equals NaN, as a plain number, too",
+            lambda m, x: x.sum().item(),
+            lambda m, x: (x * 1).sum().item(),
+            odd,
+        ),
+        pair(
             "a parameter is written",
             "same",
             "each run begins with the parameter as it is",
@@ -256,6 +265,14 @@ def _different(x, y, at, odd, long, memory, number):
             "x * 0 is NaN for NaN and inf",
             lambda m, x: x * 0,
             lambda m, x: torch.zeros_like(x),
+            odd,
+        ),
+        pair(
+            "a plain NaN becomes a number",
+            "different",
+            "before returns NaN",
+            lambda m, x: x.sum().item(),
+            lambda m, x: x.nan_to_num().sum().item(),
             odd,
         ),
         pair(
@@ -405,7 +422,7 @@ def _apart(old, new):
         if path != other:
             return True
         if not isinstance(a, torch.Tensor):
-            if a != b:
+            if a != b and not (isinstance(a, float) and isinstance(b, float) and isnan(a) and isnan(b)):
                 return True
         elif a.shape != b.shape:
             return True
@@ -535,6 +552,10 @@ with_parameters = edited("spared", "compares what parameters hold afterwards")(
     ("[gm.forward(*inputs), *inputs]", "[gm.forward(*inputs), *inputs, *gm.parameters()]")
 )
 no_nan = edited("spared", "NaN differs from NaN")(("torch.allclose(a, b, equal_nan=True)", "torch.equal(a, b)"))
+no_plain_nan = edited("spared", "plain numbers are compared with ==, by which NaN differs from NaN")(
+    ("(a == b or (a != a and b != b) or not numbers)", "(a == b or not numbers)")
+)
+any_plain_nan = edited("did", "beside a plain NaN nothing differs")(("(a != a and b != b)", "a != a or b != b"))
 ignores_draws = edited("same", "with the same seed, random numbers are the same")(("drawn or ...", "False or ..."))
 one_draw = edited("same", "only looks for draws of before")(
     ("drawn or (gm is before and outcome is None)", "gm is before and (drawn or outcome is None)")
