@@ -194,7 +194,7 @@ def on_the_way(nodes):
             return floats(node)
         if node.op != "call_function" or node.target in CONSTANT:
             return False
-        if not floats(node) and isinstance(node.meta["val"], Tensor):
+        if not floats(node) and type(node.meta["val"]) not in (tuple, list):
             return False
         return any(known[operand] for operand in node.all_input_nodes)
 

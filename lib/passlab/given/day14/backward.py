@@ -75,6 +75,9 @@ def typed(gm: fx.GraphModule) -> fx.GraphModule:
     """Write into `node.meta["val"]` of each node a tensor of its shape and type, without numbers."""
     with quietly(), torch.no_grad():
         FakeTensorProp(gm, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*gm.meta["inputs"])
+    for node in gm.graph.nodes:
+        if isinstance(node.meta["val"], list):  # torch makes a list of its own type of it
+            node.meta["val"] = list(node.meta["val"])
     return gm
 
 
