@@ -8,6 +8,7 @@ import time
 import pytest
 
 from passlab.judge import guards
+from passlab.process import clock
 
 
 def slow_to_import(seconds, folder, monkeypatch):
