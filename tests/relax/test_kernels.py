@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import passlab
 from passlab import bytes_moved, cost, equivalent, launches
@@ -54,6 +55,27 @@ def same(function, *inputs, scale=1):
 
 
 # What is right: torch
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_a_product_with_zeros_that_were_moved_is_torchs(dtype, sign):
+    """TVM simplifies the product of a zero that it sees and inf to 0."""
+    x = EDGES.to(dtype)
+    n = len(x)
+
+    def moved(x):
+        none = torch.full((2, n), 0.0 * sign, dtype=dtype)
+        parts = torch.cat([none[0, :4], none[1, 4:]]), torch.cat([none[0, :4], -none[1, 4:]])
+        padded = F.pad(none[0, : n - 2], (1, 1)), F.pad(none[0, : n - 2], (1, 1), value=-0.0), F.pad(x[:4], (0, n - 4))
+        zeros = none[0], none.t().reshape(2, n)[1], *parts, *padded
+        return *(x * many for many in zeros), x / none[1]
+
+    gm = make_fx(moved)(x)
+    same(gm, x)
+    for want, actual in zip(moved(x), Kernel(gm)(x), strict=True):
+        known = ~want.isnan()
+        assert torch.equal(want.signbit()[known], actual.signbit()[known])
 
 
 def test_one_operation_at_a_time_is_torchs():

@@ -280,6 +280,7 @@ class _Body:
         return result
 
     def _chosen(self, condition: Any, value: Any, other: Any) -> Any:
+        value, other = self.function.opaque(value), self.function.opaque(other)
         if isinstance(condition, bool):
             return value if condition else other
         return self.function.tirx.Select(condition, value, other)
@@ -456,6 +457,14 @@ class _Function:
                 torch.tensor(value, dtype=torch.bfloat16).view(torch.int16).item() & 0xFFFF, "uint16"
             )
         return self.tirx.const(bool(value) if dtype == "bool" else value, dtype)
+
+    def opaque(self, value: Any) -> Any:
+        """Return a zero as a call: where TVM sees one, it simplifies its product with inf to 0."""
+        if not isinstance(value, self.tirx.FloatImm) or value.value != 0:
+            return value
+        dtype = "float64" if value.ty.dtype == "float64" else "float32"  # there is no such call for halves
+        number, sign = (self.tirx.const(x, dtype) for x in (value.value, math.copysign(1, value.value)))
+        return self.tirx.copysign(number, sign).astype(value.ty.dtype)
 
     # ---- one element
 

@@ -268,7 +268,7 @@ def _number(node: fx.Node) -> float | int | bool | None:
     if name in CONSTANTS:
         filled = node.args[0 if name == "scalar_tensor" else 1]
         return filled if isinstance(filled, bool | int | float) else None
-    if name in ("broadcast_in_dim", "expand", "view_of", "alias"):
+    if name in VIEWS or name == "view_of":
         return constant(node.args[0])
     operands = [constant(a) for a in node.args if isinstance(a, fx.Node)]
     if name not in POINTWISE or not operands or None in operands:

@@ -121,11 +121,13 @@ def _difference(x: Scalars) -> Any:
 
 def _product(x: Scalars) -> Any:
     """TVM simplifies 0 · x to 0, which is wrong for inf and NaN, and for the sign of a zero."""
-    if constant(x.node.args[0]) == 0:
+    number = constant(x.node.args[0])
+    if number == 0:
         x.a, x.b = x.b, x.a
-    elif x.known != 0:
+    elif (number := x.known) != 0:
         return x.a * x.b
-    return x.T.Select(x.is_finite, x.T.copysign(x.b, x.a), x.number(math.nan))
+    sign = -x.a if math.copysign(1, number) < 0 else x.a
+    return x.T.Select(x.is_finite, x.T.copysign(x.b, sign), x.number(math.nan))
 
 
 def _quotient(x: Scalars) -> Any:
