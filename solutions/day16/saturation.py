@@ -474,8 +474,8 @@ def discover(operations: list[str], names: list[str], most: int) -> list[tuple]:
          - None is left over: follows(left, right, all your other laws) is False for
            each, with the others in the order of your list.
          There are at most 1,200 terms.
-    Time: 10 s of computing for each test case. The work of `follows` grows with the
-         laws that it is given.
+    Time: 10 s of computing for each test case.
+         The work of `follows` grows with the laws that it is given.
     Not to be called: passlab.egraph.discover.discover,
          passlab.egraph.discover.candidates, passlab.egraph.discover.enumerate_terms.
 
