@@ -109,7 +109,7 @@ class Backends:
             thread.start()
         ours = [a for a, _ in pairs]
         worker = SimpleNamespace(
-            control=ours[0], questions=dict(zip(checks, ours[1:], strict=True)), answers=lambda *_: True
+            control=ours[0], questions=dict(zip(checks, ours[1:], strict=True)), spent=lambda: 0.0
         )
         try:
             yield worker
