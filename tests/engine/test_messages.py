@@ -108,9 +108,7 @@ class Backends:
         for thread in threads:
             thread.start()
         ours = [a for a, _ in pairs]
-        worker = SimpleNamespace(
-            control=ours[0], questions=dict(zip(checks, ours[1:], strict=True)), spent=lambda: 0.0
-        )
+        worker = SimpleNamespace(control=ours[0], questions=dict(zip(checks, ours[1:], strict=True)), spent=lambda: 0.0)
         try:
             yield worker
         finally:

@@ -1,14 +1,12 @@
 """The Pass Explorer in JupyterLab, with its kernel: passes on and off, in another order, by the keyboard."""
 
-import re
-
 import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 from autograder.toys.browser import QUIET, chromium
-from tests.system.test_browser import lab
+from tests.system.test_browser import lab, run_all
 
 __all__ = ["lab"]
 
@@ -42,8 +40,7 @@ def page(lab):
         page.goto(f"{address}/lab/tree/work/explore.ipynb?token=course")
         page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
         page.locator(".jp-CodeCell .cm-content").first.click()
-        page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.get_by_role("menuitem", name=re.compile("^Run All Cells")).first.click()
+        run_all(page, page)
         yield page
         browser.close()
 
