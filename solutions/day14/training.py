@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 14 · Training as a pass: exercises
 #
-# Six questions. The core is questions 1, 2 and 3, about 120 minutes; the rest, about 175 minutes, is stretch: harder, and
+# Six questions. The core is questions 1, 2 and 3, about 120 minutes; the rest, about 180 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day14_training.ipynb](../../course/day14_training.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

@@ -133,7 +133,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="One kernel for an update",
         points={"valid": 1, "same": 4, "spared": 2, "did": 3},
         difficulty=2,
-        minutes=40,
+        minutes=45,
         stretch=True,
         hints=(
             "Two questions: which parameters belong together, and what one update computes. The first is a dictionary "
