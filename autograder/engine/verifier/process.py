@@ -107,7 +107,6 @@ class Verifier:
             self.select.unregister(sock)
             return
         if "cases" in head:
-            wrong_answers(head["cases"])  # made once here, not in every child
             cases, visible = cases_of(head["cases"], head["seed"])
             about = [list(case.about) for case in cases]
             send(sock, {"about": about, "visible": visible, "seconds": exercises.find(head["cases"]).seconds})
@@ -182,6 +181,8 @@ class Verifier:
                 self.findings.clear()
             self.findings |= {key: CaseFindings.of(kept) for key, kept in found.fresh}
             self.mistakes |= {KnownCase(*key): Result(*result) for key, result in found.mistakes}
+            for exercise in {request.questions[at]["exercise"] for at in group} & {key[0] for key, _ in found.mistakes}:
+                wrong_answers(exercise)  # load here what the children after this one will need
             request.verdicts |= {at: asdict(verdict) for at, verdict in found.verdicts.items()}
         except (ClosedError, MessageError):
             if len(group) > 1:
