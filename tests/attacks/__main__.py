@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from tests.attacks import CORPUS, draw
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__).parse_args()
     digest = draw.digest()
     tests = [str(draw.PROVED.with_name("test_attacks.py"))]
     status = subprocess.call([sys.executable, "-m", "pytest", *tests], env=os.environ | {"PYTEST_ATTACKS": "all"})

@@ -7,6 +7,7 @@ This is where `forges_stock` comes from. Attacks that would harm this machine, c
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 import shutil
@@ -64,8 +65,11 @@ def _graded(course: Path, folder: Path, name: str) -> float:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks.stock", description=__doc__.split("\n")[0])
+    parser.add_argument("attacks", nargs="*", metavar="attack", help="the name of one to try; all by default")
+    names = parser.parse_args().attacks
     with tempfile.TemporaryDirectory() as where:
-        tried = {name: attack for name, attack in fit().items() if name in sys.argv[1:] or not sys.argv[1:]}
+        tried = {name: attack for name, attack in fit().items() if name in names or not names}
         for name, got in points(Path(where), tried):
             told = "forged" if got > tried[name].honest else ""
             wrong = "" if bool(told) == tried[name].forges_stock else "(the corpus says otherwise)"
