@@ -7,7 +7,7 @@ import tvm_ffi
 
 from passlab import models
 from passlab.relax import relax, tvm
-from passlab.relax.folding import fold_constants
+from passlab.relax.folding import build_once, fold_constants
 from passlab.tvm.importers import relax_module
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -40,7 +40,8 @@ def test_the_module_is_that_of_tvm(legal):
 
 
 def test_kernels_that_are_alike_are_built_once(legal, builds):
-    fold_constants()(legal)
+    with build_once():
+        relax.transform.FoldConstant()(legal)
     distinct = {tvm_ffi.StructuralKey(kernel) for kernel in builds}
     once = len(builds)
     relax.transform.FoldConstant()(legal)

@@ -1,36 +1,50 @@
 """FoldConstant of Relax, made fast: kernels that are alike are built once.
 
+    with build_once():
+        folded = relax.transform.FoldConstant()(module)
+
 TVM's pass builds the kernel of each constant anew: 121 kernels for ResNet-18, of which 13 differ. That took most of the
 time of a pipeline.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 
-def fold_constants() -> Any:
-    """Return a pass that does what TVM's FoldConstant does."""
+@contextlib.contextmanager
+def build_once() -> Iterator[None]:
+    """Let passes that compute constants keep the kernels that they build, until the block ends."""
     import tvm_ffi
 
+    from passlab.relax import tvm
+
+    build = tvm.get_global_func("tirx.build")
+    structure: Any = tvm_ffi.StructuralKey
+    libraries: dict[tuple[Any, str], Any] = {}
+
+    def build_or_find(kernel: Any, target: Any) -> Any:
+        key = structure(kernel), str(target)
+        if key not in libraries:
+            libraries[key] = build(kernel, target)
+        return libraries[key]
+
+    tvm_ffi.register_global_func("tirx.build", build_or_find, override=True)
+    try:
+        yield
+    finally:
+        tvm_ffi.register_global_func("tirx.build", build, override=True)
+
+
+def fold_constants() -> Any:
+    """Return a pass, for a pipeline, that is TVM's FoldConstant in such a block."""
     from passlab.relax import relax, tvm
 
     @tvm.transform.module_pass(opt_level=0, name="fold_constants")
     def run(module: Any, _: Any) -> Any:
-        build = tvm.get_global_func("tirx.build")
-        structure: Any = tvm_ffi.StructuralKey
-        libraries: dict[tuple[Any, str], Any] = {}
-
-        def build_once(kernel: Any, target: Any) -> Any:
-            key = structure(kernel), str(target)
-            if key not in libraries:
-                libraries[key] = build(kernel, target)
-            return libraries[key]
-
-        tvm_ffi.register_global_func("tirx.build", build_once, override=True)
-        try:
+        with build_once():
             return relax.transform.FoldConstant()(module)
-        finally:
-            tvm_ffi.register_global_func("tirx.build", build, override=True)
 
     return run
