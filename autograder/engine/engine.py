@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import secrets
-import select
 import signal
 import socket
 import subprocess
@@ -36,7 +36,7 @@ from autograder.engine.sandbox.cgroups import Group
 from passlab import exercises
 from passlab.building import cache
 from passlab.graph.registry import COMPILERS
-from passlab.process.clock import Limit
+from passlab.process.clock import Limit, wait
 from passlab.process.messages import MOST_PAYLOAD, ClosedError, DeadlineError, MessageError, receive, send
 
 #: A cell is interrupted after CELL_SECONDS of CPU time, an answer after its exercise's limit; by the clock as `Limit`
@@ -563,10 +563,8 @@ class _Run:
         self, worker: Worker, sock: socket.socket, seconds: float, most_payload: int, form: type[Message]
     ) -> tuple[Any, memoryview]:
         """Return a message from a worker. Raises like `receive`: DeadlineError after `seconds` of CPU time."""
-        limit, before = Limit(seconds), worker.spent()
-        while not select.select([sock], [], [], 0.01 + max(0.0, min(seconds - (worker.spent() - before), 1.0)))[0]:
-            if limit.over(worker.spent() - before) or self.late:
-                raise DeadlineError
+        before = worker.spent()
+        wait(sock, Limit(seconds), lambda: math.inf if self.late else worker.spent() - before)
         return receive(sock, time.monotonic() + MESSAGE_SECONDS, most_payload, reader(cast(Any, form)))
 
     def _cell(self, worker: Worker, cell: Cell) -> str:

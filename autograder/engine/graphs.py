@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import time
@@ -37,7 +36,7 @@ from passlab.fx import isolation
 from passlab.fx import values as _questions  # noqa: F401 (what `isolation.confined` may be asked is declared there)
 from passlab.fx.isolation import ProcessLostError
 from passlab.fx.programs import Program, Run, Trace, is_accelerator, preserve_state, rng_state
-from passlab.process.clock import Limit
+from passlab.process.clock import Limit, wait
 from passlab.process.forking import settle
 from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 from passlab.process.server import Child, Server, cpu_seconds, request
@@ -339,9 +338,7 @@ class Disposable:
             assert self.child, "it has started"
             sock = self.child.sock
             send(sock, {}, payload, deadline=time.monotonic() + _START_SECONDS)
-            while not select.select([sock], [], [], min(max(limit.cpu, 0.1), 5.0))[0]:
-                if limit.over(self.unpaid()):
-                    raise DeadlineError
+            wait(sock, limit, self.unpaid)
             head, value = receive(sock, time.monotonic() + _START_SECONDS, _MOST, reader(GraphRan))
             if head.ended is None:
                 self.lost = head.lost

@@ -2,13 +2,15 @@
 
 import math
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
-from passlab.process.clock import Limit, ran_out
+from passlab.process.clock import Limit, ran_out, wait
+from passlab.process.messages import DeadlineError
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,39 @@ def test_a_limit_may_say_how_long_it_lasts_for_what_works():
 
 def test_some_limits_never_end():
     assert not Limit(math.inf).over(1e9)
+
+
+@pytest.fixture
+def ends():
+    """Two ends of a socket: of one that waits, and of the process that it waits for."""
+    near, far = socket.socketpair()
+    with near, far:
+        yield near, far
+
+
+def test_no_time_is_asked_for_where_there_is_something_to_read(ends):
+    near, far = ends
+    far.send(b"x")
+    wait(near, Limit(0.0), lambda: pytest.fail("it was asked"))
+    assert near.recv(1) == b"x"  # it is still there to read
+
+
+@pytest.mark.parametrize(
+    ("limit", "spent", "looks"),
+    [
+        (1.0, [0.5, 0.95, 1.0], [1.0, 0.5, 0.05]),  # no look is longer than what is left
+        (60.0, [0.0, 1.0, math.inf], [1.0, 1.0, 1.0]),  # `spent` may know of another limit that is over
+        (-1.0, [0.0], [0.0]),  # others have used up the time for all
+    ],
+)
+def test_waiting_ends_when_the_process_is_over_its_limit(ends, monkeypatch, limit, spent, looks):
+    lengths, seconds = [], iter(spent)
+    monkeypatch.setattr("select.select", lambda *sockets_and_length: lengths.append(sockets_and_length[-1]) or [[]])
+    with pytest.raises(DeadlineError):
+        wait(ends[0], Limit(limit), lambda: next(seconds))
+    assert lengths == pytest.approx([length + 0.01 for length in looks]) and list(seconds) == []
+
+
+def test_waiting_for_a_process_that_waits_ends_by_the_clock(ends):
+    with pytest.raises(DeadlineError):
+        wait(ends[0], Limit(0.1, patience=2), lambda: 0.0)

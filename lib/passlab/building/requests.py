@@ -20,7 +20,6 @@ import atexit
 import contextlib
 import math
 import os
-import select
 import signal
 import socket
 import statistics
@@ -40,8 +39,8 @@ from passlab.building import cache
 from passlab.building.arrays import arrays, flat
 from passlab.building.compiler import Unreachable
 from passlab.graph import registry
-from passlab.process.clock import Limit
-from passlab.process.messages import ClosedError, DeadlineError, receive, send
+from passlab.process.clock import Limit, wait
+from passlab.process.messages import ClosedError, receive, send
 from passlab.process.server import TELLS_TIME, Child, cpu_seconds, request
 
 __all__ = ["Built", "Ended", "allow", "ask", "end", "helper", "targets", "use"]
@@ -275,7 +274,7 @@ class _Talk:
         """Return the next message that does not announce a stage. Raises _Stopped for a failure."""
         while True:
             try:
-                self._wait()
+                wait(self.child.sock, self.limit, self.cpu)
                 message, payload = receive(self.child.sock, time.monotonic() + _START_SECONDS, MOST_TENSORS)
             except TimeoutError:
                 raise _Stopped(self._late(), "timeout") from None
@@ -289,12 +288,6 @@ class _Talk:
             if "error" in message or "stage" not in message:
                 return message, payload
             self.stage = "run" if message["stage"] == "run" else "build"
-
-    def _wait(self) -> None:
-        """Wait for a message. Raises DeadlineError once the child is over its limit."""
-        while not select.select([self.child.sock], [], [], max(0.0, min(self.limit.cpu - self.spent, 60.0)) + 0.01)[0]:
-            if self.limit.over(self.cpu()):
-                raise DeadlineError("it used up its time")
 
     def _late(self) -> str:
         name = registry.compiler(self.flavour).who

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
+import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from passlab.process.messages import DeadlineError
 
 #: A limit is on CPU time, which other programs do not use up. By the clock, what waits has `PATIENCE` times as long.
 #: What works, at least 1 / `LONGEST` of the time, has `LONGEST` times as long: on a busy machine it gets there late.
 PATIENCE, LONGEST = 4.0, 50.0
+#: What waits for another process looks at least this often whether the limit is over.
+_LOOK_SECONDS = 1.0
 
 
 def cpu_time() -> float:
@@ -45,6 +52,19 @@ class Limit:
         elapsed = time.monotonic() - self.start
         waits = elapsed > self.patience * self.cpu and spent < elapsed / LONGEST
         return spent >= self.cpu or waits or elapsed > self.longest * self.cpu
+
+
+def wait(sock: socket.socket, limit: Limit, spent: Callable[[], float]) -> None:
+    """Wait until there is something to read. Raises DeadlineError once the limit is over.
+
+    spent: returns the CPU seconds that the process at the other end has spent since the limit began.
+    """
+    left = limit.cpu
+    while not select.select([sock], [], [], max(0.0, min(left, _LOOK_SECONDS)) + 0.01)[0]:
+        seconds = spent()
+        if limit.over(seconds):
+            raise DeadlineError
+        left = limit.cpu - seconds
 
 
 def end_after(seconds: float) -> None:
