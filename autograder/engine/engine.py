@@ -509,7 +509,7 @@ class _Run:
         early = self.early & open_
         order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip)}
         order |= {"snapshots": self.snapshots, "early": sorted(early)}
-        with self._start() as worker:
+        with self._fork_worker() as worker:
             try:
                 send(worker.control, order | {"seconds": CELL_SECONDS}, deadline=self.limit.deadline)
             except ClosedError:
@@ -551,7 +551,7 @@ class _Run:
             self._receive(worker, worker.control, CELL_SECONDS * (1 + len(self.checks)), 0, form)
 
     @contextlib.contextmanager
-    def _start(self) -> Iterator[Worker]:
+    def _fork_worker(self) -> Iterator[Worker]:
         with self.backend.worker(list(self.checks), self.result) as worker:
             self.worker = worker
             try:
