@@ -236,16 +236,19 @@ class _Stopped(Exception):
 
 
 class _Talk:
-    """A child that builds and runs a module for one request, within its time. Closing it ends the child."""
+    """A child that builds and runs a module for one request, within its time. Closing it ends the child.
+
+    `is_shared`: whether it has answered a request before.
+    """
 
     def __init__(self, flavour: str, control: socket.socket, seconds: float):
         self.flavour, self.control, self.limit = flavour, control, Limit(min(seconds, _seconds_left))
-        self.child, self.stage = _request(control), "build"
+        self.child, self.stage, self.is_shared = _request(control), "build", False
         self.spent = self.paid = 0.0
 
     def begin(self, seconds: float) -> None:
         """Begin another request, within its own time."""
-        self.limit, self.stage = Limit(min(seconds, _seconds_left)), "build"
+        self.limit, self.stage, self.is_shared = Limit(min(seconds, _seconds_left)), "build", True
 
     def pay(self) -> None:
         """Take what the request has spent off what all may."""
@@ -328,17 +331,17 @@ def _reports_errors(control: socket.socket) -> Iterator[None]:
 
 def _ask_once(flavour: str, control: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
     """Make one request. name: of its entry in the cache."""
-    is_shared = bool(head.get("again")) and flavour in _shared
-    try:
-        with _talk(flavour, control, seconds, bool(head.get("again"))) as talk, _reports_errors(control):
-            talk.send(head, *map(flat, parts))
-            reply, payload = talk.receive()
-            built = _parse_reply(reply, payload, head)
-            talk.cpu()
-    except _Stopped as stopped:
-        if is_shared:
-            return _ask_once(flavour, control, head, parts, seconds, name)
-        return Built([], str(stopped), stopped.stage)
+    while True:
+        try:
+            with _talk(flavour, control, seconds, bool(head.get("again"))) as talk, _reports_errors(control):
+                talk.send(head, *map(flat, parts))
+                reply, payload = talk.receive()
+                built = _parse_reply(reply, payload, head)
+                talk.cpu()
+            break
+        except _Stopped as stopped:
+            if not talk.is_shared:
+                return Built([], str(stopped), stopped.stage)
     if name and built.ok:
         cache.store(name, reply, payload)
     return built
