@@ -176,6 +176,13 @@ def hidden(seed: int) -> list[Case]:
             lambda: (torch.randn(3), 2.5),
             Pair(True, "The second input is a Python number, which is passed on as it is."),
         ),
+        pair_case(
+            "one writes into its second input",
+            lambda m, x, y: x * y,
+            lambda m, x, y: (x * y, y.neg_())[0],
+            lambda: (torch.randn(3), torch.randn(3)),
+            Pair(False, "The outputs agree, but one program changes its second input."),
+        ),
         _fold_pair("a folded batch norm", 0.01, Pair(True, "Folding rounds the weights once more."), seed),
         _fold_pair("a batch norm folded without its eps", 0.0, Pair(False, "eps was left out."), seed),
     ]
@@ -341,6 +348,9 @@ nan_differs = edited("spared", "NaN is not equal to itself: calls two programs d
 )
 ignores_mutation = edited("did", "looks at outputs only: misses what a program writes into its inputs")(
     ("(result, args)", "result")
+)
+first_input = edited("did", "compares what the programs write into their first input only")(
+    ("(result, args)", "(result, args[0])")
 )
 shares_inputs = edited(
     "spared", "gives both programs the same tensors: the first one's writes are the second one's inputs"

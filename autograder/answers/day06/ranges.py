@@ -121,6 +121,13 @@ def weights_of(*numbers: float) -> nn.Module:
     return layer
 
 
+def rows_of(*numbers: float) -> nn.Linear:
+    """Return a layer that reads one number and has these weights, no bias."""
+    layer = nn.Linear(1, len(numbers), bias=False)
+    layer.weight = nn.Parameter(torch.tensor(numbers).reshape(-1, 1), requires_grad=False)
+    return layer
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -140,7 +147,9 @@ def hidden(seed: int) -> list[Case]:
         return make
 
     return [
-        ranged("a column of which nothing is known", graph(column, (3, 1), only=linear(4, 1)), True, x=span()),
+        ranged(
+            "a column of which nothing is known", graph(column, (3, 1), only=lambda: rows_of(0.5, 2.0)), True, x=span()
+        ),
         ranged("number and value", graph(both_ways, (2, 3), (2, 3)), x=span(), y=span()),
         ranged("both negative", graph(negative, (2, 3), (2, 3)), x=span(-9, -5), y=span(-9, -5)),
         ranged("signs that differ", graph(negative, (2, 3), (2, 3)), x=span(-9, -5), y=span(1, 3)),
@@ -379,6 +388,12 @@ by_magnitude = edited("did", "bounds a layer by magnitudes: |weights| times the 
 no_signs = edited("same", "puts the low end into every weight, the negative ones, too")(
     ("up * a + down * b", "torch.minimum((up + down) * a, (up + down) * b)"),
     ("up * b + down * a", "torch.maximum((up + down) * a, (up + down) * b)"),
+)
+infinite_layer = edited("spared", "puts an infinite end into a layer, too, weight by weight")(
+    ("math.isfinite(a) and math.isfinite(b)", "True"),
+    ("up * a + down * b", "(up * a).nan_to_num(0, inf, -inf) + (down * b).nan_to_num(0, inf, -inf)"),
+    ("up * b + down * a", "(up * b).nan_to_num(0, inf, -inf) + (down * a).nan_to_num(0, inf, -inf)"),
+    ("layer = ...", "...\ninf = math.inf"),
 )
 passes_on = edited("spared", "an operation without a row hands its operand's range on")(
     ("EVERYTHING  # no row", "a, b")
