@@ -150,6 +150,9 @@ def test_writes_modules_and_complex_numbers_are_refused():
         joint(fx.GraphModule({}, graph))
     with pytest.raises(DifferentiationError, match=r"no 'val'. Make the graph with passlab\.capture\.lower"):
         joint(fx.symbolic_trace(nn.Linear(2, 2)))
+    for other in (lambda x: x.sin(), nn.Linear(2, 2)):
+        with pytest.raises(DifferentiationError, match=rf"got a {type(other).__name__}\. .* passlab\.capture\.lower"):
+            joint(other)
     gm = lower(lambda x: torch.view_as_real(torch.view_as_complex(x) * 2j), torch.randn(3, 2)).forward
     with pytest.raises(DifferentiationError, match=r"is complex|has no rule"):
         joint(gm)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab.fx.effects import EFFECTS, effects, may_alias, memory_order, module_effects, writes, written
+from passlab.fx.effects import EFFECTS, effects, may_alias, memory_order, module_effects, root, viewed, writes, written
 
 aten = torch.ops.aten
 
@@ -312,3 +312,17 @@ def test_draws_keep_their_order_and_a_graph_without_effects_has_none():
     graph.call_function(F.dropout, (x, 0.5, False))
     graph.output(graph.call_function(torch.relu, (x,)))
     assert order_of(graph) == {"dropout": {"rand_like"}}
+
+
+def test_views_lead_to_what_holds_their_memory():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    parts = graph.call_function(aten.split.Tensor, (x, 2))
+    part = graph.call_function(operator.getitem, (parts, 0))
+    turned = graph.call_function(aten.t.default, (part,))
+    y = graph.call_function(aten.sin.default, (turned,))
+    flat = graph.call_function(aten._unsafe_view.default, (y, [-1]))
+    largest = graph.call_function(aten.max.dim, (x, 0))
+    values = graph.call_function(operator.getitem, (largest, 0))
+    assert [viewed(node) for node in (x, part, turned, y, flat, values)] == [None, x, part, None, y, None]
+    assert [root(node) for node in (x, part, turned, y, flat, values)] == [x, x, x, y, y, values]

@@ -6,16 +6,18 @@ import importlib
 import json
 import operator
 import sys
+import types
 
 import pytest
 import torch
 
 from autograder.authoring import answers
 from autograder.bench import __main__ as bench
-from autograder.bench import course, figures, house, misconceptions, walks
+from autograder.bench import backend, course, figures, house, misconceptions, walks
 from autograder.bench.figures import Figure
 from autograder.engine.verifier.misconceptions import Behaviour
 from passlab import exercises
+from passlab.capture import lower
 
 
 def test_exponent_of_known_growth():
@@ -168,3 +170,32 @@ def test_an_answer_of_the_bank_is_looked_for_among_the_others():
     wrong = [answer for answer in answers.load("day01.count-kinds") if answer.mark.kind == "wrong"]
     assert not any(kind == "failed" for kind, _ in counts) and counts["bank", "tried"] == len(wrong)
     assert counts["mutants", "tried"] <= 2
+
+
+def twice(x, w, b):
+    y = x @ w
+    return y.relu() * b, y.sin()
+
+
+def transposed(x, w, b):
+    return (x + 1) @ w.t().t()
+
+
+def returned(x, w, b):
+    return x @ w, b.view(-1)
+
+
+#: Bytes by hand, for x of 8 x 4, w of 4 x 2 and b of 8 x 2 in float32: 128, 32 and 64; the product has 64.
+FEWEST = [
+    (twice, (128 + 32 + 64) + (64 + 64) + (64 + 64)),  # the product; it and b are read, two results are written
+    (transposed, (128 + 32 + 64) + 128 + 128),  # the product; x is read, the sum is written: nothing for the views
+    (returned, 128 + 32 + 64),  # the product alone: what the caller has already is not written
+    (lambda x, w, b: x.exp().sin() + x, 128 + 128),  # no product: x is read once
+]
+
+
+@pytest.mark.parametrize(("function", "expected"), FEWEST)
+def test_the_bytes_that_no_kernels_avoid(function, expected):
+    inputs = torch.ones(8, 4), torch.ones(4, 2), torch.ones(8, 2)
+    graph = lower(function, *inputs).forward
+    assert backend.fewest_bytes([types.SimpleNamespace(after=graph)]) == expected

@@ -33,8 +33,13 @@ def joint(gm: fx.GraphModule, wrt: Sequence[str] | None = None) -> fx.GraphModul
     gradients of its operands, and where a value has several consumers, their gradients are added.
 
     Raises DifferentiationError if inputs are floats and no output is, and for an operation without a rule, a complex
-    number that a gradient would pass, a write, and an unknown type.
+    number that a gradient would pass, a write, an unknown type, and what is no graph.
     """
+    if not isinstance(gm, fx.GraphModule):
+        raise DifferentiationError(
+            f"joint differentiates a graph; got a {type(gm).__name__}. Make the graph of a function or module first: "
+            "passlab.capture.lower(f, *inputs).forward."
+        )
 
     def gradients(inputs: list[Any], tangents: dict[fx.Node, Any], targets: list[fx.Node]) -> list[Any]:
         env = _forward(gm, inputs)

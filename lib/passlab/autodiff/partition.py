@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from passlab.capture import OVERWRITTEN
-from passlab.fx.effects import viewed
+from passlab.fx.effects import root, viewed
 from passlab.fx.nodes import size_hint
 
 aten = torch.ops.aten
@@ -196,20 +196,13 @@ def _writes(node: fx.Node) -> bool:
     return schema is not None and schema.is_mutable
 
 
-def _base(node: fx.Node) -> fx.Node:
-    """Return the node into whose memory a view looks, in the end; any other node itself."""
-    while (base := viewed(node)) is not None:
-        node = base
-    return node
-
-
 def memory(node: fx.Node) -> tuple[str, int] | None:
     """Return the name of the node whose memory holds a node's value, and the bytes of that memory; None for a tuple.
 
     For a view it is the node that it looks into, in the end; for any other node the node itself. A number is like a
     value of `NUMBER` bytes.
     """
-    node = _base(node)
+    node = root(node)
     value = node.meta.get("val")
     if isinstance(value, Tensor):
         return node.name, int(size_hint(value.numel())) * value.element_size()
@@ -224,7 +217,7 @@ def bytes_of(node: fx.Node) -> int | None:
 
 def _savable_bytes(node: fx.Node) -> int | None:
     """Return the bytes that saving a value keeps; None for a tuple and for what is overwritten."""
-    return None if _base(node).meta.get(OVERWRITTEN) else bytes_of(node)
+    return None if root(node).meta.get(OVERWRITTEN) else bytes_of(node)
 
 
 def _is_tangent(node: fx.Node) -> bool:

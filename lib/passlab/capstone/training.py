@@ -32,7 +32,7 @@ from passlab.capstone.compiled import Compiled
 from passlab.capstone.products import INSIDE, as_sums, max_pool, max_pool_backward
 from passlab.capstone.reference import cse, dce, fold_constants
 from passlab.capture import Backend, backend
-from passlab.fx.effects import effects, viewed
+from passlab.fx.effects import effects, root, viewed
 from passlab.fx.nodes import name_of
 from passlab.fx.reader import describe
 from passlab.kernels import Unsupported, extract_group, fused, illegal
@@ -278,15 +278,9 @@ def _reduces(gm: fx.GraphModule, node: fx.Node) -> bool | None:
         return None
 
 
-def _root(node: fx.Node) -> fx.Node:
-    while is_free(node) and node.target not in MADE:
-        node = node.all_input_nodes[0]
-    return node
-
-
 def _operands(node: fx.Node) -> list[fx.Node]:
     """Return what a node reads, behind views."""
-    return [root for root in dict.fromkeys(map(_root, node.all_input_nodes)) if root.target not in MADE]
+    return [source for source in dict.fromkeys(map(root, node.all_input_nodes)) if source.target not in MADE]
 
 
 def _readers(node: fx.Node) -> Iterator[fx.Node]:
@@ -384,7 +378,7 @@ def _with_views(gm: fx.GraphModule, group: list[fx.Node]) -> list[fx.Node]:
     inside = set(group)
     for node in group:
         for operand in node.all_input_nodes:
-            between = (root := _root(operand)) in inside or root.target in MADE
+            between = (source := root(operand)) in inside or source.target in MADE
             while operand not in inside and (between or _looks_into_all(operand)):
                 inside.add(operand)
                 operand = next(iter(operand.all_input_nodes), operand)
@@ -393,9 +387,8 @@ def _with_views(gm: fx.GraphModule, group: list[fx.Node]) -> list[fx.Node]:
 
 def _looks_into_all(node: fx.Node) -> bool:
     """Return whether a node is a view, and of a tensor that has no more elements."""
-    if not is_free(node) or node.target is operator.getitem:
-        return False
-    return node.all_input_nodes[0].meta["val"].numel() <= node.meta["val"].numel()
+    whole = viewed(node) if is_free(node) else None
+    return whole is not None and whole.meta["val"].numel() <= node.meta["val"].numel()
 
 
 # --------------------------------------------------------------------------------------------------------- the backend

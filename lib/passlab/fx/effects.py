@@ -277,6 +277,13 @@ def viewed(node: fx.Node) -> fx.Node | None:
     return base if looks or node.target is torch.ops.aten._unsafe_view.default else None
 
 
+def root(node: fx.Node) -> fx.Node:
+    """Return the node into whose memory a view looks, in the end; any other node itself."""
+    while (base := viewed(node)) is not None:
+        node = base
+    return node
+
+
 def _storage(node: fx.Node) -> Any:
     """Return a key that two get_attr nodes share if they read the same memory."""
     at = attribute(node.graph.owning_module, str(node.target))
