@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from passlab.drawing import chart, diff, draw, picture, steps
 from passlab.drawing.boxes import COLOURS, LINES
+from passlab.drawing.difference import match, status
 from passlab.drawing.grouping import group
-from passlab.drawing.matching import match, status
 from passlab.drawing.picture import size
 from passlab.graph import Graph, Node
 

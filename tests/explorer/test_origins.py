@@ -1,6 +1,6 @@
 """Which nodes of the first graph a node stands for."""
 
-from passlab.drawing.matching import match
+from passlab.drawing.difference import match
 from passlab.explorer.origins import origins
 from passlab.graph import Graph, Node
 

@@ -18,17 +18,18 @@
     joint_graph(forward, backward)            # a training step, with the cut between forward and backward graph
 
 Reading order: `picture` (the result of all of these, and elements of SVG), `boxes` (the text on a node, and boxes as
-DOT), `graphs` (draw, diff), `player` (one of several states), `stepping` (steps), `axes` (pictures by matplotlib),
-`charts` (chart), `waterfall` (waterfall), `roofline` (roofline, traffic), `lattice` (plot, lattice), `timeline`
-(slider), `memory` (gantt, arena, arenas), `usage` (memory over time), `cachelines` (accesses of a warp and of a loop),
-`mesh` (heat, placements, playback), `flow` (flow, flow_steps, hasse), `training` (joint_graph). `matching` pairs the
-nodes of two graphs, `grouping` draws a big graph in few boxes. Graphviz lays out the graphs: E. R. Gansner,
-E. Koutsofios, S. C. North, K.-P. Vo, "A Technique for Drawing Directed Graphs", IEEE TSE 1993.
+DOT), `graphs` (draw), `difference` (diff), `player` (one of several states), `stepping` (steps), `axes` (pictures by
+matplotlib), `charts` (chart), `waterfall` (waterfall), `roofline` (roofline, traffic), `lattice` (plot, lattice),
+`timeline` (slider), `memory` (gantt, arena, arenas), `usage` (memory over time), `cachelines` (accesses of a warp and
+of a loop), `mesh` (heat, placements, playback), `flow` (flow, flow_steps, hasse), `training` (joint_graph). `grouping`
+draws a big graph in few boxes. Graphviz lays out the graphs: E. R. Gansner, E. Koutsofios, S. C. North, K.-P. Vo, "A
+Technique for Drawing Directed Graphs", IEEE TSE 1993.
 """
 
 from passlab.drawing.charts import chart
+from passlab.drawing.difference import diff
 from passlab.drawing.flow import FlowSteps, flow, flow_steps, hasse
-from passlab.drawing.graphs import diff, draw
+from passlab.drawing.graphs import draw
 from passlab.drawing.lattice import Lattice, lattice, plot
 from passlab.drawing.memory import arena, arenas, gantt
 from passlab.drawing.mesh import Frame, Playback, heat, placements, playback

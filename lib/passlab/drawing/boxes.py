@@ -11,7 +11,6 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from passlab.drawing.grouping import Group, group
-from passlab.drawing.matching import attributes
 from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, bold, cut, escape, rows, size, small
 from passlab.graph import KINDS, Graph, Node
 
@@ -93,6 +92,20 @@ def shown_attributes(node: Node) -> list[str]:
     return shown
 
 
+def attributes(node: Node) -> dict[str, str]:
+    """Return the attributes in comparable form: tensors by type and shape, all else by `repr`."""
+    return {name: _comparable(value) for name, value in node.attrs.items()}
+
+
+def _comparable(value: Any) -> str:
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{value.dtype}{list(value.shape)}"
+    try:
+        return repr(value)
+    except Exception:
+        return type(value).__name__
+
+
 def name(node: Node) -> str:
     """Return the name to show for a node: its id if that is readable, else its label."""
     return node.label if node.label and not node.id.isidentifier() else node.id
@@ -115,6 +128,10 @@ def line(node: Node) -> str:
 def fit(lines: list[str]) -> list[str]:
     """Cut `lines` to the maximum length of a text form."""
     return lines if len(lines) <= LINES else [*lines[:LINES], f"… {len(lines) - LINES:,} more lines"]
+
+
+def title_lines(title: str | None) -> list[str]:
+    return [title] if title else []
 
 
 def heading(graph: Graph) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from passlab.drawing import boxes as b
 from passlab.drawing.boxes import LIMIT, Box, Key
-from passlab.drawing.graphs import diff_lines, ids, merged, node_lines, titled
+from passlab.drawing.difference import diff_lines, merged
+from passlab.drawing.graphs import ids, node_lines
 from passlab.drawing.picture import INK, Picture, escape
 from passlab.drawing.player import State, player
 from passlab.graph import Graph, view
@@ -30,7 +31,7 @@ class Steps(Picture):
     def __init__(self, frames: list[Frame], dot: str, title: str, note: str, tips: list[str]):
         self.frames = frames
         lines = [line for i in range(len(frames)) for line in self._lines(i)]
-        super().__init__("\n".join(titled(title) + lines).rstrip(), dot, title, note, tips)
+        super().__init__("\n".join(b.title_lines(title) + lines).rstrip(), dot, title, note, tips)
 
     def _lines(self, i: int) -> list[str]:
         """Return state `i` as lines: all nodes of the first state, only the changes of a later one."""

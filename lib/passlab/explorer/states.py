@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor, equal, fx
 
 from passlab.drawing.boxes import CHANGES, Box, line
-from passlab.drawing.graphs import diff, draw, merged
-from passlab.drawing.matching import match
+from passlab.drawing.difference import diff, match, merged
+from passlab.drawing.graphs import draw
 from passlab.drawing.picture import Picture
 from passlab.explorer import figures, origins, passes, programs
 from passlab.explorer.figures import Figures

@@ -14,7 +14,7 @@ from typing import Any
 
 from passlab.drawing import boxes as b
 from passlab.drawing.boxes import CHANGES, COLOURS, LIMIT, Arcs, Box, Key
-from passlab.drawing.graphs import difference, titled
+from passlab.drawing.difference import difference
 from passlab.drawing.picture import FONT, GREY, INK, PALE, Picture, bold, cut, escape, rows, small
 from passlab.graph import Graph, Node
 from passlab.mlir.reader import as_module, functions, read
@@ -41,7 +41,7 @@ def draw(module: Any, title: str = "", limit: int = LIMIT) -> Picture:
     if len(graph) > NESTED:
         graph, note = _without_empty(read(module, bodies=False)), "tensor.empty is not drawn. "
     heading, key = b.heading(graph), b.kinds_legend(graph.counts())
-    text = "\n".join([*titled(title), heading, *b.fit([_indented(node) for node in graph])])
+    text = "\n".join([*b.title_lines(title), heading, *b.fit([_indented(node) for node in graph])])
     name = title or f"@{graph.name}"
     if len(graph) > limit:
         boxes = {node.id: Box((node,)) for node in graph}

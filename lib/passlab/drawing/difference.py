@@ -1,4 +1,4 @@
-"""Match the nodes of two graphs, for `diff`.
+"""Draw the difference of two graphs: match their nodes, and draw both graphs as one.
 
 A pass may change the operands of a node, its name, or both. No single rule handles all of these, so `match` tries
 several orders of rules (names first, structure first, shifted names last) and returns the matching with the fewest
@@ -9,9 +9,97 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Container
-from typing import Any
+from typing import Any, NamedTuple
 
-from passlab.graph import Graph, Node
+from passlab.drawing import boxes as b
+from passlab.drawing.boxes import CHANGES, LIMIT, Arcs, Box, Key, attributes
+from passlab.drawing.picture import Picture
+from passlab.graph import Graph, Node, view
+from passlab.graph.registry import part
+
+
+def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit: int = LIMIT) -> Picture:
+    """Draw two graphs as one: nodes kept, added, removed, rewired (other operands) or altered (any other change).
+
+    diff(before, after).text     # the same as lines, with the signs + - ~ ≠
+    """
+    module = part(after, "picture")
+    if module is not None and module is part(before, "picture") and hasattr(module, "diff"):
+        return module.diff(before, after, title=title or "")
+    d = difference(view(before, *inputs), view(after, *inputs), title or "")
+    dot, tips, note = b.to_dot(d.boxes, d.arcs, title or "", d.subtitle, d.legend, limit)
+    return Picture(d.text, dot, d.name, note, tips)
+
+
+class Difference(NamedTuple):
+    """Two graphs as one. `key`: id of a node before → its box. `text`: the picture as lines; `name`: as a sentence."""
+
+    boxes: dict[Key, Box]
+    key: dict[str, Key]
+    arcs: Arcs
+    subtitle: str
+    legend: str
+    text: str
+    name: str
+
+
+def difference(old: Graph, new: Graph, title: str) -> Difference:
+    """Return what of a difference is the same for every way to draw it."""
+    pairs = match(old, new)
+    boxes = merged(old, new, pairs)
+    key = {node.id: ("after", pairs[node.id]) if node.id in pairs else ("before", node.id) for node in old}
+    new_arcs = dict.fromkeys((("after", a), ("after", c)) for a, c in new.edges)
+    old_arcs = dict.fromkeys((key.get(a), key[c]) for a, c in old.edges)
+    arcs = {arc: CHANGES["kept" if arc in old_arcs else "added"].edge for arc in new_arcs}
+    arcs |= {arc: CHANGES["removed"].edge for arc in old_arcs if arc not in new_arcs}
+    count = {kind: sum(box.change == kind for box in boxes.values()) for kind in CHANGES}
+    entries = [
+        (style.line, style.sign or "□", f"{kind} {count[kind]}") for kind, style in CHANGES.items() if count[kind]
+    ]
+    subtitle = " → ".join([b.heading(old), b.heading(new).removeprefix(f"{old.ir}: ")])
+    lines = [f"--- before  {b.heading(old)}", f"+++ after   {b.heading(new)}", *b.fit(diff_lines(boxes))]
+    changes = ", ".join(f"{count[kind]} {kind}" for kind in CHANGES if count[kind])
+    text, name = "\n".join(b.title_lines(title) + lines), f"{title or 'Difference'}. {changes}"
+    return Difference(boxes, key, arcs, subtitle, b.legend(entries), text, name)
+
+
+def merged(old: Graph, new: Graph, pairs: dict[str, str]) -> dict[Key, Box]:
+    """Merge the nodes of both graphs in the order of `new`; a removed node follows its predecessor in `old`."""
+    removed: dict[str | None, list[Node]] = {}
+    anchor = None
+    for node in old:
+        if node.id in pairs:
+            anchor = pairs[node.id]
+        else:
+            removed.setdefault(anchor, []).append(node)
+    back = {new_id: old_id for old_id, new_id in pairs.items()}
+    boxes: dict[Key, Box] = {("before", node.id): Box((node,), "removed") for node in removed.get(None, ())}
+    for node in new:
+        was = old.node(back[node.id]) if node.id in back else None
+        boxes["after", node.id] = Box((node,), status(was, node, pairs) if was else "added", was)
+        boxes |= {("before", twin.id): Box((twin,), "removed") for twin in removed.get(node.id, ())}
+    return boxes
+
+
+def diff_lines(boxes: dict[Key, Box], context: int = 3, all_below: int = 30) -> list[str]:
+    """Return lines as in a unified diff: kept nodes far from any change are only counted, except in a small graph."""
+    listed = list(boxes.values())
+    near = {i + d for i, box in enumerate(listed) if box.change != "kept" for d in range(-context, context + 1)}
+    lines, unchanged = [], 0
+    for i, box in enumerate(listed):
+        if i not in near and len(listed) > all_below:
+            unchanged += 1
+            continue
+        lines += _unchanged(unchanged)
+        unchanged = 0
+        sign = CHANGES[box.change].sign.replace("−", "-") or " "
+        changes = f"    {box.what_changed}" if box.what_changed else ""
+        lines.append(f"{sign} {b.line(box.nodes[0])}{changes}")
+    return lines + _unchanged(unchanged)
+
+
+def _unchanged(count: int) -> list[str]:
+    return [f"@@ {count:,} unchanged node{'s' * (count != 1)} @@"] if count else []
 
 
 def match(before: Graph, after: Graph) -> dict[str, str]:
@@ -41,20 +129,6 @@ def status(old: Node, new: Node, pairs: dict[str, str]) -> str:
     if len(types) == 2 or (same_names and old.text != new.text):
         return "altered"
     return "kept"
-
-
-def attributes(node: Node) -> dict[str, str]:
-    """Return the attributes in comparable form: tensors by type and shape, all else by `repr`."""
-    return {name: _comparable(value) for name, value in node.attrs.items()}
-
-
-def _comparable(value: Any) -> str:
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"{value.dtype}{list(value.shape)}"
-    try:
-        return repr(value)
-    except Exception:
-        return type(value).__name__
 
 
 def _keys(graph: Graph) -> dict[str, tuple]:
