@@ -81,6 +81,7 @@ class _Search:
         self.before, self.after, self.inputs, self.when, self.seed = before, after, inputs, when, seed
         self.terms = Terms()
         self.errors, self.tried, self.far, self.undefined = Errors(), 0, False, False
+        self.ordinary = 0  # inputs of ordinary numbers that have been run
         self.shown: tuple[dict[str, Any], str] | None = None
         self.results: tuple[list, list] = ([], [])
 
@@ -215,15 +216,19 @@ class _Search:
         """Run both programs on inputs of all kinds of bits, until they differ by more than rounding."""
         for kind, args in bit_patterns(self.inputs, self.work, self.seed):
             self._run(args, ordinary=kind == "plain")
+            self.ordinary += kind == "plain"
             if self.far:
                 return
 
     def _try_ordinary(self) -> None:
-        """Run both programs on the examples and on ordinary numbers: whatever the algebra says, one of them may have no
-        value there, such as 0/0."""
+        """Run both programs on the examples and on ordinary numbers, if they have not been: whatever the algebra says,
+        one of them may have no value there, such as 0/0."""
+        self._run(self.inputs, ordinary=True)
+        if self.ordinary >= ORDINARY:  # the first of these are among the patterns
+            return
         kinds = bit_patterns(self.inputs, self.work, self.seed)
         plain = (args for kind, args in kinds if kind == "plain")
-        for args in (self.inputs, *islice(plain, ORDINARY)):
+        for args in islice(plain, self.ordinary, ORDINARY):
             self._run(args, ordinary=True)
 
     def _run(self, args: tuple, ordinary: bool = False) -> bool:
