@@ -14,6 +14,7 @@ from passlab.judge.forms import excerpt, why_not_of_type
 from passlab.judge.words import plural, times
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of
+from passlab.relay.folding import build_once
 from passlab.tvm.importers import relay_module
 from passlab.tvm.judge import counts
 
@@ -41,7 +42,8 @@ def zoo(name: str, bind: bool = False, simplified: bool = False) -> Callable[[],
 def table(module: tvm.IRModule, passes: list[str]) -> list[Counter]:
     """Return the right answer."""
     rows = [counts(module)]
-    with tvm.transform.PassContext(opt_level=4):  # FoldScaleAxis is two passes in a row, and each requires level 3
+    # FoldScaleAxis is two passes in a row, and each requires level 3
+    with tvm.transform.PassContext(opt_level=4), build_once():
         for name in passes:
             module = getattr(relay.transform, name)()(module)
             rows.append(counts(module))
