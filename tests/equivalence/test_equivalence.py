@@ -579,6 +579,17 @@ def test_elements_that_rounding_alone_moves_decide_nothing():
     assert equivalent(before, after, (ties,), trials=("given",))
 
 
+def test_signs_that_a_nudge_may_keep_decide_nothing():
+    """sin() of 1e30 has any sign after a nudge, and each of these outputs one of its own."""
+
+    def signs(x):
+        return x.sin().sign().unbind()
+
+    x = torch.arange(1.0, 65.0)
+    assert equivalent(signs, lambda x: signs(x / 49 * 49), (x,))
+    assert not equivalent(signs, lambda x: signs(x.where(x.abs() > 1e-9, 1)), (x,))  # wrong for 0 and 1e-40
+
+
 def test_integers_are_exact():
     assert not equivalent(lambda x: x * 3, lambda x: x * 3 + (x == 5), (INTS,))
     assert equivalent(lambda x: x // 2, lambda x: x >> 1, (INTS,))
