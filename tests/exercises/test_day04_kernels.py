@@ -351,17 +351,18 @@ def both_sides(seed):
     """Situations whose sides do not compute what torch does, and how many kernels there are on each side."""
     from passlab.building.arrays import as_torch
     from passlab.relax.fusing import fuse, prepare
+    from passlab.relax.sides import as_relax, in_place
     from passlab.tvm import builds
 
     differ, kernels = [], []
     for situation in choosing.situations(random.Random(seed)):
         gm = situation.graph()
-        module, groups = prepare(choosing.as_relax(gm)), situation.named(gm)
+        module, groups = prepare(as_relax(gm)), situation.named(gm)
         inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(1)) for shape in situation.shapes]
         expected = gm(*inputs)
         expected = expected if isinstance(expected, tuple) else (expected,)
         counts = []
-        for value in (module, fuse(module, groups, choosing.in_place)):
+        for value in (module, fuse(module, groups, in_place)):
             built = builds.run_module(value, [inputs], pipeline="none")
             counts.append(len(built.kernels))
             same = built.ok and all(

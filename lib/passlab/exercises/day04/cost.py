@@ -5,34 +5,28 @@ computes, so the judge needs a formula and no clock. On each machine of a case t
 a kernel moves and computes at the same time or in turn.
 
 What the lesson and the benchmark show besides is measured: `sides` builds both sides of a situation and times them.
-There `passlab.relax.fusing` makes a kernel of each group: it computes one value, and everything else in the group in
-place, as often as it is read there. Both sides get the same rule of scheduling, run one after the other on one core,
-which disturbs the clock least, and count with their least times.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
 
-from passlab.exercises._tensorir import host_target
 from passlab.fx.reader import trace
 from passlab.given.day04.cost import MACHINE
 from passlab.judge import Case, Finding, core
 from passlab.judge.forms import why_not_of_type
 from passlab.judge.words import plural
-from passlab.tvm import builds
 
-#: Sides that differ by less than this factor are equally good.
-CLOSE = 1.2
+if TYPE_CHECKING:
+    from passlab.relax.sides import Sides
 
 
 class Kernel(NamedTuple):
@@ -403,111 +397,16 @@ def cases() -> list[Case]:
     ]
 
 
-_AS_RELAX = {
-    operator.add: "add", operator.sub: "subtract", operator.mul: "multiply", torch.abs: "abs", torch.relu: "nn.relu",
-    torch.exp: "exp", torch.erf: "erf", torch.tanh: "tanh", torch.sigmoid: "sigmoid", torch.matmul: "matmul",
-}  # fmt: skip
-
-
-def as_relax(gm: fx.GraphModule) -> Any:
-    """Return the graph as a Relax module whose bindings have the names of the nodes."""
-    from passlab.relax import relax
-
-    builder, values = relax.BlockBuilder(), {}
-    for node in gm.graph.find_nodes(op="placeholder"):
-        shape = tuple(node.meta["tensor_meta"].shape)
-        values[node] = relax.Var(node.name, relax.TensorType(shape, "float32"))
-    (returned,) = gm.graph.output_node().args
-    with builder.function("main", list(values.values())):
-        with builder.dataflow():
-            for node in gm.graph.nodes:
-                if node.op == "call_function":
-                    emit = builder.emit_output if node is returned else builder.emit
-                    values[node] = emit(_expression(node, values), node.name)
-            result = values[returned] if isinstance(returned, fx.Node) else None
-            if result is None:
-                result = builder.emit_output(relax.Tuple([values[node] for node in returned]))
-        builder.emit_func_output(result)
-    return builder.get()
-
-
-def _expression(node: fx.Node, values: dict) -> Any:
-    from passlab.relax import relax
-
-    if node.target is torch.sum:
-        return relax.op.sum(values[node.args[0]], axis=[node.args[1]], keepdims=node.args[2])
-    operands = [values[a] if isinstance(a, fx.Node) else relax.const(a, "float32") for a in node.args]
-    return operator.attrgetter(_AS_RELAX[node.target])(relax.op)(*operands)
-
-
-@dataclass
-class Sides:
-    """The two modules of a situation, and the shortest time of each so far, in seconds."""
-
-    modules: tuple[Any, Any]
-    inputs: list[torch.Tensor]
-    apart: float = float("inf")
-    fused: float = float("inf")
-
-    def run(self) -> None:
-        """Time another round. Raise RuntimeError if a side cannot be built or run."""
-        for name, module in zip(("apart", "fused"), self.modules, strict=True):
-            built = builds.run_module(
-                module, [self.inputs], target=host_target(), pipeline="none", repeats=3, threads=1, seconds=20
-            )
-            if not built.ok:
-                raise RuntimeError(f"The module of the judge did not run: {built.error}")
-            setattr(self, name, min(getattr(self, name), *built.times))
-
-    @property
-    def gain(self) -> float:
-        """The speedup of fusing."""
-        return self.apart / self.fused
-
-    def wrong(self, choice: bool) -> bool:
-        """Return whether the other side is clearly faster than this choice."""
-        return self.gain < 1 / CLOSE if choice else self.gain > CLOSE
-
-
 @cache
 def sides(situation: Situation) -> Sides:
     """Return both sides of a situation, timed once."""
-    from passlab.relax.fusing import fuse, prepare
-    from passlab.relax.pipelines import cpu_schedule, kernels
+    from passlab.relax.sides import Sides
 
-    gm = situation.graph()
-    module, groups = prepare(as_relax(gm)), situation.named(gm)
-    scheduled = kernels(fuse=False, schedule=cpu_schedule)
-    generator = torch.Generator().manual_seed(0)
+    gm, generator = situation.graph(), torch.Generator().manual_seed(0)
     inputs = [torch.randn(shape, generator=generator) for shape in situation.shapes]
-    both = Sides((scheduled(module), scheduled(fuse(module, groups, in_place))), inputs)
+    both = Sides.of(gm, situation.named(gm), inputs)
     both.run()
     return both
-
-
-def in_place(kernel: Any) -> Any:
-    """Return a kernel's loops as the schedule needs them: element-wise operations are computed where they are read.
-
-    Sums go inside the loops that read them, unless there is one for each element: then the schedule puts the reader
-    after each tile of sums, as it does where there is no reader.
-    """
-    from passlab.relax import tvm
-    from passlab.relax.fusing import merged
-
-    schedule = tvm.s_tir.Schedule(kernel)
-    *before, last = schedule.get_child_blocks(schedule.get_sblock("root"))
-    sums = [block for block in before if schedule.get(block).init is not None]
-    if any(_sizes(schedule.get(block)) != _sizes(schedule.get(last)) for block in sums):
-        return merged(kernel)
-    for block in before:
-        if block not in sums:
-            schedule.compute_inline(block)
-    return schedule.mod["main"]
-
-
-def _sizes(block: Any) -> list[int]:
-    """Return the lengths of the loops that are not reductions."""
-    return [int(axis.dom.extent) for axis in block.iter_vars if int(axis.iter_type) == 0]
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
