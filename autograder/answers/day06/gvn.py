@@ -227,6 +227,28 @@ next:
   return a b c d e
 """)
 
+#: A new value moves on by one variable in each turn: d and e differ only after the fourth.
+SHIFTED = parse("""
+program shifted(a, y)
+entry:
+  b = copy a
+  c = copy a
+  d = copy a
+  e = copy a
+  jump loop
+loop:
+  t = add d y
+  u = add e y
+  e = copy d
+  d = copy c
+  c = copy b
+  b = copy a
+  a = add a y
+  branch y loop done
+done:
+  return t u
+""")
+
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
@@ -243,6 +265,7 @@ def hidden(seed: int) -> list[Case]:
         program_case("operands the other way round", TURNED),
         program_case("several holders", HOLDERS),
         program_case("no holder any more", GONE),
+        program_case("handed on from turn to turn", SHIFTED),
         *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
     ]
 
@@ -476,16 +499,25 @@ no_constants = edited("did", "two variables with the same constant are not equal
 )
 
 
-@wrong("spared", "visits each block once, and does not return to what a loop changes behind its head")
-def one_visit(program):
+def _visited(program, times):
     facts, ways, claims = {program.entry.name: _start(program)}, successors(program), []
-    for name in reverse_postorder(program):
+    for name in reverse_postorder(program) * times:
         after = _walk(program[name], facts[name])
         for target in ways[name]:
             facts[target] = _both(facts.get(target), after)
     for block in program.blocks:
         _walk(block, facts[block.name], claims)
     return claims
+
+
+@wrong("spared", "visits each block once, and does not return to what a loop changes behind its head")
+def one_visit(program):
+    return _visited(program, 1)
+
+
+@wrong("spared", "visits each block three times, and does not ask whether anything still changes")
+def three_visits(program):
+    return _visited(program, 3)
 
 
 @wrong("did", "block by block")
