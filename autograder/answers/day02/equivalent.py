@@ -126,6 +126,10 @@ def hidden(seed: int) -> list[Case]:
         "one more output": (
             lambda x: (x, x + 1), lambda x: (x, x + 1, x), normal(4), "Two outputs before, three after."
         ),
+        "outputs in a list and a dict": (
+            lambda x: (x, [x.abs(), {"last": x * 2}]), lambda x: (x, [x.abs(), {"last": x * 3}]), normal(4),
+            "The output in the dict differs.",
+        ),
         "another dtype": (
             lambda x: x * 1, lambda x: x.double(), normal(4), "The values are equal, the dtype is not.", APART
         ),
@@ -336,6 +340,13 @@ first_output = edited("did", "compares the first output only")(
 broadcasts = edited("did", "does not compare shapes: subtraction broadcasts one column over the square", core=True)(
     ("a.shape != b.shape or ...", "..."),
     ("a, b = a.double(), b.double()", "a, b = torch.broadcast_tensors(a.double(), b.double())"),
+)
+flat_tuples = edited("did", "looks for output tensors in one tuple, and not in a list or dict in it")(
+    (
+        "result = ...",
+        "...\nresult = result if isinstance(result, tuple) else (result,)\n"
+        "result = [x for x in result if isinstance(x, Tensor)]",
+    )
 )
 nan_is_small = edited("did", "asks whether the error is larger than the tolerance: with NaN, it never is")(
     ("~(a.isfinite() & b.isfinite())", "torch.zeros_like(a, dtype=torch.bool)"),
