@@ -163,6 +163,10 @@ def hidden(seed: int) -> list[Case]:
 
 
 EQUIVALENT = {
+    (
+        'isinstance(function, relax.Function) and "Primitive" not in (function.attrs or {})',
+        '"Primitive" not in (function.attrs or {})',
+    ): "the modules hold operators and no kernels",
     ("call = self.visit_expr_post_order(call)", "pass"): "operands are variables, and none changes its type",
     ("isinstance(value, relax.Var)", "True"): "nothing asks how often something else is used",
     ("note(function.body.body)", "pass"): "what leaves the function is no DataflowVar, so it is not hidden anyway",
