@@ -470,13 +470,13 @@ def equivalent(
          try random numbers of the same shapes and dtypes as well, of ordinary size and
          large. Leave integer and boolean tensors as they are: they may be indices.
     Out: same     True if no trial tells the programs apart. What counts: the number of
-                  output tensors (alone or in tuples, lists and dicts, also nested
-                  ones), their shapes and dtypes, their values, and what the programs
-                  write into their inputs. Integers and booleans must be equal; floats
-                  may differ by rounding, which depends on the dtype and on the size of
-                  the values. NaN is the same as NaN, and inf as inf, in the same place.
-                  Programs that draw random numbers are run from the same seed. If
-                  `after` raises, it is not the same.
+                  output tensors (also in nested lists and dicts), their shapes, dtypes
+                  and values, and what the programs write into their inputs. Integers
+                  and booleans must be equal; floats may differ by rounding, which
+                  depends on the dtype and on the size of the values. NaN equals NaN,
+                  and inf equals inf, in the same place. Programs that draw random
+                  numbers are run from the same seed. If `after` raises, it is not the
+                  same.
          max_abs  the largest absolute difference of an element, over everything
                   compared,
          mse      the largest mean squared difference of a tensor. Both are inf where
