@@ -105,6 +105,18 @@ def test_small_products_become_sums_and_large_ones_stay():
     ]
 
 
+@pytest.mark.parametrize(
+    ("filters", "whole"),
+    [((257, 64, 1, 1), True), ((256, 64, 1, 1), False), ((32, 64, 3, 3), False)],  # 2^20 for 256 filters and 64 pixels
+)
+def test_a_convolution_that_is_a_product_of_matrices_stays_sooner(filters, whole):
+    inputs = torch.randn(1, 64, 8, 8, requires_grad=True), torch.randn(filters, requires_grad=True)
+    graphs = lower(lambda x, w: F.conv2d(x, w, padding=w.shape[-1] // 2), *inputs)
+    for graph in (graphs.forward, graphs.backward):
+        targets = {node.target for node in products.as_sums(graph).graph.nodes}
+        assert (not targets.isdisjoint({aten.convolution.default, aten.convolution_backward.default})) == whole
+
+
 def test_decompositions_hold_the_pools():
     known = training.decompositions()
     assert known[aten.max_pool2d_with_indices.default] is products.max_pool
