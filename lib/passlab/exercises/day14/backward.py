@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf, nan
 from typing import Any
 
@@ -239,7 +240,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     else:
         yield Finding("same", not (fault or wrong), fault or wrong, before=gm, after=after)
     if case.asks("cost"):
-        fault = _too_many(gm, after)
+        fault = _too_many(case, after)
         yield Finding("cost", not fault, fault, before=gm, after=after)
 
 
@@ -308,12 +309,17 @@ def _gradient(values: Sequence[Any], right: Gradients) -> str:
     return ""
 
 
-def _too_many(gm: fx.GraphModule, after: fx.GraphModule) -> str:
-    """Return how many operations a joint graph has beyond those that are needed, or ""."""
-    own = joint(typed(gm))
+@cache
+def _most(case: Case) -> int:
+    """Return how many operations the joint graph of a case may have, worked out once for all who are judged."""
+    own = joint(typed(case.build()[0]))
     own.graph.eliminate_dead_code()
-    limit = int(SHARE * operations(own)) + MORE
-    number = operations(after)
+    return int(SHARE * operations(own)) + MORE
+
+
+def _too_many(case: Case, after: fx.GraphModule) -> str:
+    """Return how many operations a joint graph has beyond those that are needed, or ""."""
+    number, limit = operations(after), _most(case)
     if number <= limit:
         return ""
     return (
