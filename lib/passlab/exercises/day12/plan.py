@@ -6,6 +6,8 @@ import copy
 from collections.abc import Iterator
 from functools import cache
 
+from torch import fx
+
 from passlab.capstone import BadCompiled, Compiled, grouped, why_not_compiled
 from passlab.capstone.building import plan_of
 from passlab.capstone.counting import peak_sentence
@@ -74,6 +76,12 @@ def cases() -> list[Case]:
     ]
 
 
+@cache
+def _steps(case: Case) -> fx.GraphModule:
+    """Return the graph with one node for each group, for which plans are made, once for all who are judged."""
+    return grouped(*case.build())
+
+
 def judge(case: Case, value: object) -> Iterator[Finding]:
     gm, groups, inputs = case.build()
     broken = "" if type(value) is Plan else f"Return a Plan (passlab.memory.plan); got {type(value).__name__}."
@@ -81,7 +89,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     broken = broken or why_not_compiled(gm, compiled) or ""
     if not broken:
         try:
-            plan_of(compiled, inputs)
+            plan_of(compiled, inputs, _steps(case))
         except BadCompiled as error:
             broken = str(error)
     yield Finding("valid", not broken, broken)
@@ -90,5 +98,5 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if not broken and case.asks("did"):
         best = case.expect()
         fits = value.arena <= best * ALLOWED
-        where = "" if fits else peak_sentence(grouped(gm, groups, inputs), value, inputs)
+        where = "" if fits else peak_sentence(_steps(case), value, inputs)
         yield Finding("did", fits, where and f"The arena has {value.arena:,} bytes; {best:,} are enough. {where}")
