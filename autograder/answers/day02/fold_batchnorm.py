@@ -116,6 +116,16 @@ def _one_in_training() -> fx.GraphModule:
     return gm
 
 
+def _returned_too() -> fx.GraphModule:
+    """Return a convolution whose value is an output, too."""
+
+    def body(m, x):
+        y = m.conv(x)
+        return m.bn(y), y
+
+    return program(body, torch.randn(2, 3, 5, 5), conv=nn.Conv2d(3, 4, 3), bn=batch_norm(4))
+
+
 #: Names that a pass could give to the folded form of the module conv.
 TAKEN = ("conv_folded", "folded_conv", "conv_bn", "conv_fused", "fused_conv", "conv_and_bn", "folded", "own_conv")
 
@@ -168,6 +178,12 @@ def hidden(seed: int) -> list[Case]:
             "one convolution under two names",
             _two_names,
             Rewrite(why="conv and other are one module, which is called twice: two weights for one"),
+            *KEPT,
+        ),
+        rewrite_case(
+            "a convolution whose value is returned, too",
+            _returned_too,
+            Rewrite(why="the value of conv is an output, too"),
             *KEPT,
         ),
         rewrite_case("names that are taken", _names_taken, Rewrite(("conv → bn",))),
@@ -379,6 +395,10 @@ behind_anything = edited("valid", "takes whatever is before a batch norm for its
 ignores_other_users = edited(
     "same", "folds although something else uses the convolution's value, which is now normalised"
 )(("alone and pair", "pair"), ("...(bn)", "conv.replace_all_uses_with(new)\n...(bn)"))
+outputs_forgotten = edited("spared", "counts the calls that use the convolution, and forgets the output")(
+    ("len(conv.users) == 1", 'sum(user.op != "output" for user in conv.users) == 1'),
+    ("gm.graph.erase_node(conv)", "if not conv.users:\n    gm.graph.erase_node(conv)"),
+)
 called_twice = edited("spared", "folds a convolution that is called twice: two sets of weights instead of one")(
     ("... and calls.count(module) == 1", "...")
 )

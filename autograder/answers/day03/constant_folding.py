@@ -58,6 +58,15 @@ def layer(m: Any, x: fx.Proxy) -> fx.Proxy:
     return torch.cat([b, a]).t() @ m.lin(torch.tanh(m.w)) + x
 
 
+@case(
+    "operands by name",
+    graph(..., (3, 3), w=(3, 3)),
+    did=[most("softmax", 0, NEVER), most("mm", 0, NEVER)],
+)
+def by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * torch.softmax(m.w, dim=0) + torch.mm(input=m.w, mat2=m.w)
+
+
 @case("written through a view", graph(..., (2, 3), w=(2, 3)), spared=[least("exp", 1, WRITTEN)])
 def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
     m.w.view(-1).mul_(0.5)
@@ -256,6 +265,7 @@ def hidden(seed: int) -> list[Case]:
         plain_chain(random.Random(seed + 1).randrange(2, 6)),
         plain_two,
         layer,
+        by_name,
         through_a_view,
         written_result,
         modules,
@@ -456,6 +466,9 @@ parameters = edited("did", "makes parameters of what it folds, which an optimize
         "gm.register_buffer(name, value.clone())",
         "gm.register_parameter(name, nn.Parameter(value.clone(), requires_grad=False))",
     )
+)
+positional = edited("did", "leaves a call with operands by name alone")(
+    ("varies = ...", 'varies = ... or (node.op == "call_function" and bool(node.kwargs))')
 )
 weights_only = edited("did", "a constant is made of weights: what is made of numbers alone stays")(
     ("varies = ...", 'varies = ... or not (node.all_input_nodes or node.op == "get_attr")')

@@ -115,6 +115,17 @@ def ends(m: Any, x: fx.Proxy) -> tuple:
     return x.flatten(1, -1), x.flatten(-3, -2), torch.flatten(x, -2)
 
 
+def inner_weight() -> nn.Module:
+    part = nn.Module()
+    part.weight = nn.Parameter(torch.ones(3, 4))
+    return part
+
+
+@symbolic("the weight of a part", graph(..., (2, 3), inner=inner_weight), "did", x=["n", "k"])
+def part_weight(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x @ m.inner.weight
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     wide, fold, window = rng.randint(4, 8), rng.randint(3, 5), rng.randint(2, 4)
@@ -155,6 +166,7 @@ def hidden(seed: int) -> list[Case]:
         pooled_sum,
         heads,
         one_row,
+        part_weight,
     ]
 
 
@@ -352,6 +364,9 @@ def objects(gm, inputs):
 
 no_ones = edited("spared", "does not broadcast a size of 1")(
     ("b if a == 1 else a if b == 1 else equal(a, b)", "equal(a, b)")
+)
+top_only = edited("valid", "looks for a constant on the graph's module only: it may lie in a part")(
+    ("attribute(gm, node.target).shape", "getattr(gm, node.target).shape")
 )
 not_added = edited("same", "joins parts without adding their sizes")(
     ("plus([part[dim] for part in parts])", "parts[0][dim]")
