@@ -183,9 +183,9 @@ def hidden(seed: int) -> list[Case]:
         pair_case(
             "one writes into its second input",
             lambda m, x, y: x * y,
-            lambda m, x, y: (x * y, y.neg_())[0],
+            lambda m, x, y: (x * y, y.add_(0.5))[0],
             lambda: (torch.randn(3), torch.randn(3)),
-            Pair(False, "The outputs agree, but one program changes its second input."),
+            Pair(False, "The outputs agree, but one program adds 0.5 to its second input.", (0.5, 0.25)),
         ),
         _fold_pair("a folded batch norm", 0.01, Pair(True, "Folding rounds the weights once more."), seed),
         _fold_pair("a batch norm folded without its eps", 0.0, Pair(False, "eps was left out."), seed),
@@ -362,6 +362,12 @@ ignores_mutation = edited("did", "looks at outputs only: misses what a program w
 )
 first_input = edited("did", "compares what the programs write into their first input only")(
     ("(result, args)", "(result, args[0])")
+)
+outputs_measured = edited("did", "gives the figures of the outputs alone, not of what is written into the inputs")(
+    (
+        "max_abs, mse = max(max_abs, largest), max(mse, squared)",
+        "if not any(b is x for x in new[len(new) - len(args) :]):\n    ...",
+    )
 )
 shares_inputs = edited(
     "spared", "gives both programs the same tensors: the first one's writes are the second one's inputs"
