@@ -49,7 +49,7 @@ equivalent(before, after)
 # ## The days
 #
 # Each day is a lesson to read and run (at most an hour and a quarter) and an exercise notebook that is graded. A few of
-# its questions are the day's *core*: at most an hour and a half, and enough to go on with the next day. The others are
+# its questions are the day's *core*: at most two hours, and enough to go on with the next day. The others are
 # *stretch*: harder, and their points are extra credit. Lessons stand alone; the exercises use what the lessons show.
 #
 # | day | lesson | exercises |
