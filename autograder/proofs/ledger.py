@@ -52,11 +52,13 @@ def _ids(path: Path) -> list[str]:
 
 
 def _modules(exercise_id: str) -> list[str]:
-    """Return the modules of an exercise that learners have, and those of its compiler."""
+    """Return the modules of an exercise that learners have, those it closes, which are loaded to do it, and its
+    compiler's."""
     exercise = exercises.find(exercise_id)
     own = exercises.module_name(exercise.id)
     compiler = [f"passlab.{exercise.flavour}", f"passlab.{exercise.flavour}.compiler"]
-    return [own, own.replace(".exercises.", ".given."), *(compiler if exercise.flavour in COMPILERS else ())]
+    closed = [name.rsplit(".", parts)[0] for name in exercise.closed for parts in (1, 2)]  # of functions and of methods
+    return [own, own.replace(".exercises.", ".given."), *closed, *(compiler if exercise.flavour in COMPILERS else ())]
 
 
 def _solution(exercise_id: str) -> Path:

@@ -60,6 +60,12 @@ def test_code_in_a_text_is_not_prose(tmp_path):
     assert imports.read(path).code == 'CODE = """\n# %% a cell\n\nx = 1\n"""\nx = 1  # beside'
 
 
+def test_an_exercise_depends_on_what_it_closes():
+    reference, file = (source.ROOT / "lib/passlab" / path for path in ("capstone/reference.py", "memory/plan.py"))
+    assert {reference, file} <= ledger.files("day03.dce"), "the module that is loaded to close one of its functions"
+    assert not {reference, file} & ledger.files("day03.cse")
+
+
 def test_an_exercise_depends_on_its_compiler_and_not_on_others():
     def packages(name: str) -> set[str]:
         paths = (path.relative_to(source.ROOT).parts for path in ledger.files(name))
