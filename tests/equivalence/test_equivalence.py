@@ -579,6 +579,28 @@ def test_elements_that_rounding_alone_moves_decide_nothing():
     assert equivalent(before, after, (ties,), trials=("given",))
 
 
+def test_ties_that_a_nudge_keeps_by_chance_decide_nothing():
+    before, after = traced(lambda x: torch.round(x * 0.3 * 5.0)), traced(lambda x: torch.round(x * (0.3 * 5.0)))
+    ties = torch.arange(1.0, 1000.0)
+    assert int((before(ties) != after(ties)).sum()) > 50
+    assert equivalent(before, after, (ties,), trials=("given",))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda x: torch.where(x > 50, x * 1.5 - 1, x * 1.5),
+        lambda x: torch.where((x < 0) & (x > -1e-6), 1.0, x * 1.5),
+        lambda x: torch.where(x == 0, 1000.0, x * 1.5),
+    ],
+    ids=["at 100", "at -1e-8", "at 0"],
+)
+@pytest.mark.parametrize("shape", [(4, 5), (100, 100)])
+def test_without_sums_no_element_is_excused_by_a_huge_one(after, shape):
+    verdict = equivalent(traced(lambda x: x * 1.5), traced(after), (numbers(*shape),), trials=["given", "extreme"])
+    assert not verdict, "1e30 moves by 1e14 in float64"
+
+
 def test_signs_that_a_nudge_may_keep_decide_nothing():
     """sin() of 1e30 has any sign after a nudge, and each of these outputs one of its own."""
 

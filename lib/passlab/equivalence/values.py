@@ -244,13 +244,16 @@ def _place(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(at))
 
 
-def steady(x: Tensor, y: Tensor, moved: Tensor) -> Tensor:
-    """Return a mask of the elements that differ more than rounding explains, which moved x to `moved`."""
+def steady(x: Tensor, y: Tensor, moved: Tensor, neighbours: bool = True) -> Tensor:
+    """Return a mask of the elements that differ more than rounding explains, which moved x to `moved`.
+
+    An element may keep its value by chance. With `neighbours` it may differ as much as the others moved.
+    """
     x, y, moved = wide(x), wide(y), wide(moved)
     if not x.is_floating_point():
         return x == moved
     shift = torch.where(torch.isfinite(x) & torch.isfinite(moved), (x - moved).abs(), 0.0)
-    explained = (x - y).abs() <= 16 * shift.clamp(min=rms(shift))  # False for NaN
+    explained = (x - y).abs() <= 16 * shift.clamp(min=rms(shift) if neighbours else 0.0)  # False for NaN
     return ~explained & (torch.isfinite(x) == torch.isfinite(moved))
 
 
@@ -260,11 +263,14 @@ def nudge(t: Tensor, by: float, gen: torch.Generator) -> Tensor:
     return (t.double() * (1 + by * noise)).to(t.dtype)
 
 
-def beyond_rounding(differences: list[Difference], old: list, new: list, moved: Iterable[list]) -> list[Difference]:
+def beyond_rounding(
+    differences: list[Difference], old: list, new: list, moved: Iterable[list], neighbours: bool = True
+) -> list[Difference]:
     """Return the differences that remain when elements that rounding alone moves as far are set aside.
 
-    old, new: the leaves of both outputs; moved: for each nudge of the inputs, the leaves of the old program's output.
-    Every difference must have its `bad`.
+    old, new: the leaves of both outputs; moved: for each nudge of the inputs, the leaves of the old program's output;
+    neighbours: an element may differ as much as the others moved, which no huge one among them may decide. Every
+    difference must have its `bad`.
     """
     for nudge in moved:
         for d in differences:
@@ -272,7 +278,7 @@ def beyond_rounding(differences: list[Difference], old: list, new: list, moved: 
                 continue
             x, y, z = old[d.leaf], new[d.leaf], nudge[d.leaf]
             if isinstance(z, Tensor) and x.shape == z.shape:
-                d.bad = _bad(d) & steady(x, y, z)
+                d.bad = _bad(d) & steady(x, y, z, neighbours)
     return [d for d in differences if _bad(d).any()]
 
 

@@ -19,7 +19,8 @@ rewrite.
    rows without a finite score: there no value decides where `before` gives NaN or inf.)
 3. Before a difference in values counts, `before` is run again with its parameters and inputs, of edge values the large
    ones, moved by a few units of rounding. Elements that move as far by themselves (ill-conditioned ones, ties before a
-   rounding or an argmax) decide nothing.
+   rounding or an argmax) decide nothing. By chance one may not move; so all may differ as much as the others move,
+   except on edge values in a graph without sums, where a huge neighbour would excuse anything.
 
 The sign of a zero counts only where a later operation shows it: `x + 0 -> x` is right, `1/(x + 0) -> 1/x` is not.
 """
@@ -415,7 +416,8 @@ class _Comparison(Comparison):
         if self.sums and before is self.before:
             self._excuse_sums(trial, b, a, differences)
         moved = self._nudged(before, trial, differences, 4 * eps)
-        return beyond_rounding(differences, leaves(b.output), leaves(a.output), moved)
+        neighbours = self.sums or not trial.edge
+        return beyond_rounding(differences, leaves(b.output), leaves(a.output), moved, neighbours)
 
     def _nudged(self, before: Program, trial: Trial, differences: list[Difference], by: float) -> Iterator[list]:
         """Yield the outputs of `before` on nudged inputs: one nudge and its opposite.
