@@ -45,6 +45,20 @@ def test_a_difference_names_the_trial_and_the_operation(chain, old, new, kind, p
     assert set(result.counterexample) == {"a", "b"} and result.counterexample["a"].shape == (4, 8)
 
 
+def test_no_huge_element_excuses_another_one(chain):
+    """A branch for large numbers is wrong by 1, where the edge values' largest move by more than 1000."""
+    branch = """    %m = arith.maximumf %x, %c : f32
+    %fifty = arith.constant 50.0 : f32
+    %one = arith.constant 1.0 : f32
+    %large = arith.cmpf ogt, %m, %fifty : f32
+    %less = arith.subf %m, %one : f32
+    %r = arith.select %large, %less, %m : f32
+    linalg.yield %r : f32"""
+    wrong = CHAIN.replace("    %m = arith.maximumf %x, %c : f32\n    linalg.yield %m : f32", branch)
+    result = equivalent(chain, parse(wrong))
+    assert not result and result.reason.startswith("On edge values")
+
+
 def test_a_missing_result_and_a_missing_return_are_told(chain):
     two = CHAIN.replace("-> tensor<4x8xf32> {\n  %e", "-> (tensor<4x8xf32>, tensor<4x8xf32>) {\n  %e")
     two = two.replace("return %relu : tensor<4x8xf32>", "return %relu, %sum : tensor<4x8xf32>, tensor<4x8xf32>")

@@ -201,10 +201,15 @@ class ModuleComparison(Comparison):
             return [Difference(f"{self.second} {new}", "error")]
         if len(old.outputs) != len(new):
             return [Difference(f"there {_outputs(len(old.outputs))} before and {len(new)} after")]
-        return self.beyond_rounding(old.outputs, new, errors, old.nudged)
+        return self.beyond_rounding(trial, old.outputs, new, errors, old.nudged)
 
     def beyond_rounding(
-        self, old: list[Tensor], new: list[Tensor], errors: Errors, moved: Callable[[], list[list[Tensor]]]
+        self,
+        trial: ModuleTrial,
+        old: list[Tensor],
+        new: list[Tensor],
+        errors: Errors,
+        moved: Callable[[], list[list[Tensor]]],
     ) -> list[Difference]:
         """Return the differences that rounding does not explain. moved(): the old outputs for inputs moved by it."""
         differences = compare(old, new, self.tolerance, "output", errors)
@@ -212,7 +217,7 @@ class ModuleComparison(Comparison):
             return [d for d in differences if d.bad is None]
         for d in differences if self.tolerance.sums else ():
             d.bad = d.bad & ~nan_or_inf(old[d.leaf], new[d.leaf])
-        return beyond_rounding(differences, old, new, moved())
+        return beyond_rounding(differences, old, new, moved(), self.tolerance.sums or trial.kind != "extreme")
 
     def sentence(self, trial: ModuleTrial, difference: Difference) -> str:
         if difference.part == "error":

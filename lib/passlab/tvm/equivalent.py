@@ -355,7 +355,7 @@ class _Comparison(ModuleComparison):
         if self.reference is None or trial.kind not in ("given", "ordinary", "sizes") or self.is_unchanged():
             return
         (right,) = TorchSide(self.reference).outputs([trial.args], trial.device)
-        for d in self.beyond_rounding(right, new, errors, list):
+        for d in self.beyond_rounding(trial, right, new, errors, list):
             sentence = d.sentence.replace(" before", " in torch", 1)
             yield replace(d, sentence=f"against the torch model {sentence}")
 
