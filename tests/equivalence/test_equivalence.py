@@ -58,6 +58,10 @@ def fold(model: nn.Sequential, eps: float | None = None) -> nn.Sequential:
     return nn.Sequential(conv, relu).eval()
 
 
+def softplus(threshold: float) -> nn.Sequential:
+    return nn.Sequential(conv_bn()[0], nn.Softplus(threshold=threshold))
+
+
 class Writes(nn.Module):
     """Counts its calls in a buffer."""
 
@@ -150,6 +154,7 @@ PLANTED = [
     ("another update", Writes(), Writes(2.0), (X,), "given", "before and"),
     ("fold without eps", conv_bn(1e-2), fold(conv_bn(1e-2), eps=0.0), (IMAGE,), "given", "before and"),
     ("fold, eps of another layer", conv_bn(1e-5), fold(conv_bn(1e-5), eps=1e-3), (IMAGE,), "given", "before and"),
+    ("a threshold", softplus(20.0), softplus(5.0), (IMAGE,), "large", "before and"),
     ("padding lost", conv_bn(padding=1)[0], nn.Conv2d(3, 4, 3), (IMAGE,), "given", "shape of output"),
     ("float16 overflow", lambda x: x * 1e-3, lambda x: (x * 1e-5) * 1e2, (X.half(),), None, ""),
 ]
@@ -796,7 +801,7 @@ def test_scripted_and_exported_programs():
 
 def test_the_answer_reads_well():
     good, bad = equivalent(torch.relu, torch.relu, (X,)), equivalent(torch.relu, torch.tanh, (X,))
-    assert repr(good).startswith("the same function in 8 trials on cpu") and good._repr_html_().startswith("<p>")
+    assert repr(good).startswith("the same function in 9 trials on cpu") and good._repr_html_().startswith("<p>")
     assert repr(bad).startswith("not the same function. On the example inputs, output at")
     assert isinstance(bad, Equivalence) and bad.graph is not None and "&" not in bad.reason
 

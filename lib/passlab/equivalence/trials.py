@@ -8,7 +8,8 @@ the output come from the mathematics of the program and not from the range of fl
 What each kind tells apart that the others do not: "given" the programs on numbers and indices that are meant; "double"
 those that differ by less than float32 rounds; "extreme" where a zero, a sign or a range decides; "nonfinite" where inf
 and NaN do, first one inf alone, since a NaN hides the rest of a sum; "structured" those that differ in ties, at 0 or by
-strides; "sizes" a size that has become a constant; "half" a cast that is lost; "same tensor" writes into an input.
+strides; "large" the branches that small numbers do not take; "sizes" a size that has become a constant; "half" a cast
+that is lost; "same tensor" writes into an input.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ TRIALS = {
     "extreme": "On inputs with zeros, tiny and huge numbers",
     "nonfinite": "On inputs with inf and NaN",
     "structured": "On ones, ramps, one-hot and identity-like inputs, not contiguous in memory",
+    "large": "On large random inputs",
     "sizes": "On inputs of another size",
     "half": "In low precision",
     "same tensor": "With one tensor given as two arguments",
@@ -39,8 +41,10 @@ TRIALS = {
     "float16": "In half precision",
 }
 #: the default trials ("same tensor" only where the program writes in place)
-DEFAULT = ("given", "double", "extreme", "nonfinite", "structured", "sizes", "half", "same tensor")
+DEFAULT = ("given", "double", "extreme", "nonfinite", "structured", "large", "sizes", "half", "same tensor")
 
+#: how much larger the numbers of "large" are than normal ones: past what activation functions saturate at
+_LARGE = 32.0
 _NONFINITE = (math.inf, 1.0, math.nan, -2.0, 0.0, -math.inf, 0.5)
 
 
@@ -170,6 +174,7 @@ class Trials:
             "extreme": self._extreme,
             "nonfinite": self._nonfinite,
             "structured": self._structured,
+            "large": self._large,
             "sizes": self._sizes,
             "half": self._half,
             "same tensor": self._same_tensor,
@@ -227,6 +232,12 @@ class Trials:
             if self.spread:
                 args = pytree.tree_map_only(Tensor, spread, args)
             yield Trial("structured", args, edge=True, seed=self.seed)
+
+    def _large(self) -> Iterable[Trial]:
+        if self.double and self.floats:
+            args = self._random(self.seed, torch.float64)
+            larger = pytree.tree_map_only(Tensor, lambda t: t * _LARGE if t.is_floating_point() else t, args)
+            yield Trial("large", larger, torch.float64, seed=self.seed)
 
     def _sizes(self) -> Iterable[Trial]:
         """Yield a larger batch (and image); if the program rejects it, only a larger batch.
