@@ -9,12 +9,13 @@ from typing import Any
 from torch import fx
 
 from passlab.equivalence import equivalent
+from passlab.equivalence.trials import DEFAULT
 from passlab.fx.judge import why_not_valid
 
 #: Constants of six digits are no fault: GELU's 0.7978846, say. So float64 is compared as float32 is.
 TOLERANCE = 1e-5
 #: Trials of `equivalent`, without those of low precision: at this tolerance they would see rounding only.
-TRIALS = ("given", "double", "extreme", "nonfinite", "structured", "sizes", "same tensor")
+TRIALS = tuple(trial for trial in DEFAULT if trial != "half")
 
 
 def why_wrong(apply: Callable[[fx.GraphModule], Any], gm: fx.GraphModule) -> str:
