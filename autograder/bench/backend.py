@@ -285,7 +285,7 @@ def where(stages: Sequence[Any]) -> dict[str, float]:
         took = {node: [] for node in stage.after.graph.nodes}
         with torch.no_grad():
             for _ in range(ROUNDS):
-                Watch(stage.after).run(*zeros(stage.after))
+                Watch(stage.after).run(*numbers(stage.after))
         for node, all_of in took.items():
             kind = "other operations and views"
             if node.op == "call_module" and isinstance(stage.after.get_submodule(node.target), Kernel):
@@ -298,12 +298,13 @@ def where(stages: Sequence[Any]) -> dict[str, float]:
     return {f"in {number[kind]} {kind}": seconds[kind] for kind in seconds}
 
 
-def zeros(gm: Any) -> list:
-    """Return inputs for a graph."""
+def numbers(gm: Any) -> list:
+    """Return inputs for a graph: floats around 1, of which every root and quotient is finite, and zeros elsewhere."""
     import torch
 
     values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    return [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype).zero_() for v in values]
+    inputs = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype).zero_() for v in values]
+    return [t.uniform_(0.5, 1.5) if t.is_floating_point() else t for t in inputs]
 
 
 def is_library(node: Any) -> bool:
