@@ -31,8 +31,7 @@ _ID = re.compile(r'"(day\d\d\.[a-z0-9-]+)"')
 
 def names() -> list[str]:
     """Return the ids of all exercises, and the paths of all notebooks in the course: "course/day01_graphs.py"."""
-    ids = [exercise.id for day in exercises.days() for exercise in exercises.of_day(day)]
-    return ids + [path.relative_to(source.COURSE).as_posix() for path in notebooks.authored_paths()]
+    return _exercise_ids() + [path.relative_to(source.COURSE).as_posix() for path in notebooks.authored_paths()]
 
 
 def files(name: str) -> set[Path]:
@@ -43,12 +42,17 @@ def files(name: str) -> set[Path]:
         return _without_bystanders(imports.closure([*_NOTEBOOK, *roots], [path]))
     exercise = exercises.find(name)
     roots = [*_EXERCISE, answers.module_name(exercise.id), *_modules(exercise.id)]
-    return _without_bystanders(imports.closure(roots, [_solution(exercise.id)]))
+    banks = imports.closure([answers.module_name(exercise.id)])
+    solutions = {_solution(i) for i in _exercise_ids() if imports.path_of(answers.module_name(i)) in banks}
+    return _without_bystanders(imports.closure(roots, solutions))
+
+
+def _exercise_ids() -> list[str]:
+    return [exercise.id for day in exercises.days() for exercise in exercises.of_day(day)]
 
 
 def _ids(path: Path) -> list[str]:
-    known = {exercise.id for day in exercises.days() for exercise in exercises.of_day(day)}
-    return sorted(known & {*_ID.findall(path.read_text(encoding="utf-8"))})
+    return sorted({*_exercise_ids()} & {*_ID.findall(path.read_text(encoding="utf-8"))})
 
 
 def _modules(exercise_id: str) -> list[str]:

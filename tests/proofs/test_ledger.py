@@ -66,6 +66,12 @@ def test_an_exercise_depends_on_what_it_closes():
     assert not {reference, file} & ledger.files("day03.cse")
 
 
+def test_an_exercise_depends_on_the_solutions_that_its_bank_builds_from():
+    paths = {path.relative_to(source.ROOT).as_posix() for path in ledger.files("day17.generate")}
+    solutions = {path for path in paths if path.startswith("solutions")}
+    assert solutions == {"solutions/day03/optimizations.py", "solutions/day17/breaking.py"}
+
+
 def test_an_exercise_depends_on_its_compiler_and_not_on_others():
     def packages(name: str) -> set[str]:
         paths = (path.relative_to(source.ROOT).parts for path in ledger.files(name))
