@@ -25,9 +25,9 @@ aten = torch.ops.aten
 
 #: Multiplications of a convolution above which it stays a library call.
 MOST = 2**22
-#: The same for a convolution with filters of 1 × 1, and for each of its gradients. To a library it is a product of
-#: matrices, with 30 multiplications a nanosecond on one core of an x86-64; a kernel does 3, as in other convolutions.
-MOST_POINTWISE = 2**20
+#: The same for a product of matrices, and for a convolution with filters of 1 × 1 and each of its gradients, which a
+#: library computes as one: 10 to 60 multiplications a nanosecond on one core of an x86-64; a kernel does 0.4 to 7.
+MOST_PRODUCT = 2**20
 
 
 #: Key of `node.meta`: the value is only ever a number in a loop of the kernel that sums it.
@@ -214,11 +214,13 @@ def multiplications(node: fx.Node) -> float:
 def most(node: fx.Node) -> int:
     """Return how many numbers a product or convolution may multiply to be computed in a kernel."""
     backward = node.target is aten.convolution_backward.default
-    if not backward and node.target is not aten.convolution.default:
+    if node.target is aten._unsafe_index_put.default:
         return MOST
-    filters: Any = node.args[2 if backward else 1]
-    pointwise = math.prod(filters.meta["val"].shape[2:]) == 1
-    return MOST_POINTWISE * (2 if backward else 1) if pointwise else MOST
+    if backward or node.target is aten.convolution.default:
+        filters: Any = node.args[2 if backward else 1]
+        if math.prod(filters.meta["val"].shape[2:]) > 1:
+            return MOST
+    return MOST_PRODUCT * (2 if backward else 1)
 
 
 def _of_put(x: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool = False) -> float:
