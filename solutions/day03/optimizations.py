@@ -105,6 +105,8 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
          - a node whose result has more than `limit` bytes, and so what depends on it.
            It is not even computed, which alone could take all memory. A parameter is
            not a result: it may have any size.
+    Not to be called: passlab.fx.stages.fold, passlab.fx.torch_passes.fold,
+         passlab.capstone.reference.fold_constants.
 
     The core: functions and Python operators, whose positional operands are tensors and
          numbers; every result is a small tensor, and nothing writes or draws. Each
@@ -274,6 +276,8 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
          two reads of memory that the program writes (a module reads its parameters,
          too), if between them stands a write or a call that nothing is known about;
          operands that only Python calls equal (1, 1.0 and True; 0.0, -0.0).
+    Not to be called: passlab.fx.stages.cse, passlab.fx.torch_passes.merge,
+         passlab.capstone.reference.cse.
     The core: calls of functions on tensors and numbers, with keywords or without;
          nothing writes or draws.
 
