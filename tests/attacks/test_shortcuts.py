@@ -6,10 +6,12 @@ import pytest
 
 from passlab import exercises
 from passlab.capstone import reference
-from passlab.fx import stages, torch_passes
+from passlab.fx import rewrites, stages, torch_passes
 from passlab.judge import judge
+from passlab.quantization import graphs
 
 FUNCTIONS = {
+    "day02.fold-batchnorm": (rewrites.conv_bn_relu, reference.fold_batchnorm, torch_passes.fuse, graphs.functional),
     "day03.constant-folding": (stages.fold, torch_passes.fold, reference.fold_constants),
     "day03.dce": (stages.dce, torch_passes.eliminate, reference.dce),
     "day03.cse": (stages.cse, torch_passes.merge, reference.cse),

@@ -68,7 +68,13 @@ EXERCISES = (
             "module called by only one node? Then copy.deepcopy(conv), give the copy new parameters, and add it under "
             "a new name.",
         ),
-        closed=("passlab.fx.rewrites.conv_bn_relu", "passlab.capstone.reference.fold_batchnorm"),
+        closed=(
+            "passlab.fx.rewrites.conv_bn_relu",
+            "passlab.capstone.reference.fold_batchnorm",
+            "passlab.fx.torch_passes.fuse",
+            "passlab.quantization.graphs.functional",
+            "torch.fx.experimental.optimization.fuse",
+        ),
         helps={"valid": 2, "same": 3, "did": 1, "spared": 3},
     ),
     Exercise(
