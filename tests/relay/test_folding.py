@@ -52,3 +52,12 @@ def test_tvm_builds_as_before_afterwards(simple, builds):
     count = len(builds)
     relay.transform.FoldConstant()(simple)
     assert len(builds) == 2 * count
+
+
+def test_a_dictionary_keeps_kernels_from_one_block_to_the_next(simple, builds):
+    libraries = {}
+    for _ in range(2):
+        with build_once(libraries):
+            folded = relay.transform.FoldConstant()(simple)
+    assert len(builds) == sum(map(len, libraries.values())) == len({tvm.ir.structural_hash(k) for k in builds})
+    assert tvm.ir.structural_equal(folded, relay.transform.FoldConstant()(simple))

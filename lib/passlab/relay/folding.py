@@ -4,7 +4,7 @@
         folded = relay.transform.FoldConstant()(module)
 
 TVM's pass builds the kernel of each constant anew: 180 kernels for ResNet-18 after SimplifyInference, of which 28
-differ.
+differ. A dictionary that is given to several blocks keeps the kernels from one block to the next.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any
 
 from passlab.relay import tvm
 
+#: By the hash of kernels and target: these, and the library built from them.
+Libraries = dict[int, list[tuple[Any, Any]]]
+
 
 @contextlib.contextmanager
-def build_once() -> Iterator[None]:
-    """Let passes that compute constants keep the kernels that they build, until the block ends."""
+def build_once(libraries: Libraries | None = None) -> Iterator[None]:
+    """Let passes that compute constants keep the kernels that they build: in `libraries`, or until the block ends."""
     build = tvm.get_global_func("relay.backend.build")
-    libraries: dict[int, list[tuple[Any, Any]]] = {}
+    libraries = {} if libraries is None else libraries
 
     def build_or_find(kernels: Any, target: Any, host: Any = None) -> Any:
         alike = libraries.setdefault(tvm.ir.structural_hash((kernels, target)), [])
