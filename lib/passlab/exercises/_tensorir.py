@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 #: TensorIR operations that run external code.
@@ -27,13 +26,6 @@ def foreign_in(module: Any) -> str | None:
             relax.analysis.post_order_visit(function, called.append)
     names = (str(one.global_symbol) for one in called if isinstance(one, relax.ExternFunc))
     return next((name for name in names if not name.startswith("vm.builtin.")), None)
-
-
-@cache
-def host_target() -> str:
-    from passlab.relax.pipelines import host
-
-    return str(host())
 
 
 def why_not_one_kernel(value: Any, expected: str) -> str:

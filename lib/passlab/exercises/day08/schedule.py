@@ -11,9 +11,10 @@ import numpy as np
 
 from passlab.building.requests import Built
 from passlab.exercises._speed import drawn, first_wrong, pace
-from passlab.exercises._tensorir import foreign, host_target, why_not_one_kernel
+from passlab.exercises._tensorir import foreign, why_not_one_kernel
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
+from passlab.relax.cpu import host
 from passlab.tvm import builds
 
 #: The required speedup over the naive loop nest, and over the nest in the order i, r, j: rows of B, but no tiles.
@@ -178,7 +179,7 @@ def _lanes() -> int:
     """Return how many float32 numbers a register of this machine holds."""
     from passlab.relax import tvm
 
-    return tvm.target.codegen.llvm_get_vector_width(tvm.target.Target(host_target())) // 32
+    return tvm.target.codegen.llvm_get_vector_width(host()) // 32
 
 
 def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
@@ -216,7 +217,7 @@ def _alone(function: Any) -> Any:
 
 def _compared(module: Any, inputs: Sequence[tuple], **options: Any) -> tuple[Built, str]:
     """Return the build of a kernel, and which of its outputs is wrong, or ""."""
-    built = builds.run_module(module, inputs, target=host_target(), threads=1, seconds=30, **options)
+    built = builds.run_module(module, inputs, target=str(host()), threads=1, seconds=30, **options)
     return built, first_wrong(built, inputs, lambda outputs, ab: _difference(*outputs, *ab))
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from passlab import polyhedral
 from passlab.building.requests import Built
 from passlab.drawing.lattice import spell
-from passlab.exercises._tensorir import foreign, host_target
+from passlab.exercises._tensorir import foreign
 from passlab.judge import Finding
 from passlab.polyhedral import tensor_ir
+from passlab.relax.cpu import host
 from passlab.tvm import builds
 
 Sizes = Mapping[str, int]
@@ -120,7 +121,7 @@ def run(
     """
     inputs, others = [tuple(arrays.values()) for arrays in runs], [_with_copies(other) for other in beside]
     options = {
-        "target": host_target(),
+        "target": str(host()),
         "threads": 1,
         "timed": timed,
         "beside": others,
