@@ -263,7 +263,8 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
          in value nor in place.
     Not to be called: passlab.fx.rewrites.conv_bn_relu,
          passlab.capstone.reference.fold_batchnorm, passlab.fx.torch_passes.fuse,
-         passlab.quantization.graphs.functional, torch.fx.experimental.optimization.fuse.
+         passlab.quantization.graphs.functional,
+         torch.fx.experimental.optimization.fuse.
     The core: the model is not training. A convolution has a bias, a batch norm weight,
          bias and statistics; each module is called once, and each value has one user.
 

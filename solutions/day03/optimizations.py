@@ -215,7 +215,7 @@ def dce(gm: fx.GraphModule) -> fx.GraphModule:
          numbers (without it, all later draws are others); assertions; and what nothing
          is known about.
     Not to be called: passlab.fx.stages.dce, passlab.fx.torch_passes.eliminate,
-         passlab.capstone.reference.dce.
+         passlab.capstone.reference.dce, passlab.quantization.graphs.prune.
 
     Example:  a = tanh(x);  b = a * 2;  c = relu(x);  c.add_(1);  return c
               loses b, and then a;  c.add_(1) stays, though its result is unused.

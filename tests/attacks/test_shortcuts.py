@@ -8,12 +8,12 @@ from passlab import exercises
 from passlab.capstone import reference
 from passlab.fx import rewrites, stages, torch_passes
 from passlab.judge import judge
-from passlab.quantization import graphs
+from passlab.quantization import fold, graphs, move
 
 FUNCTIONS = {
     "day02.fold-batchnorm": (rewrites.conv_bn_relu, reference.fold_batchnorm, torch_passes.fuse, graphs.functional),
     "day03.constant-folding": (stages.fold, torch_passes.fold, reference.fold_constants),
-    "day03.dce": (stages.dce, torch_passes.eliminate, reference.dce),
+    "day03.dce": (stages.dce, torch_passes.eliminate, reference.dce, fold, move),
     "day03.cse": (stages.cse, torch_passes.merge, reference.cse),
 }
 CORES = {name + exercises.CORE: functions for name, functions in FUNCTIONS.items() if name != "day03.dce"}

@@ -11,9 +11,9 @@ from autograder.proofs import imports, ledger
 @pytest.mark.parametrize(
     "path",
     [
-        "lib/passlab/exercises/day03/cse.py",
+        "lib/passlab/exercises/day03/simplify.py",
         "lib/passlab/exercises/day03/__init__.py",
-        "autograder/answers/day03/cse.py",
+        "autograder/answers/day03/simplify.py",
         "autograder/answers/day03/_shared.py",
         "solutions/day03/optimizations.py",
         "lib/passlab/judge/running.py",
@@ -24,22 +24,22 @@ from autograder.proofs import imports, ledger
 )
 def test_a_proof_is_stale_when_a_file_changes_that_it_depends_on(path, monkeypatch):
     changed, content = source.ROOT / path, ledger._content
-    before = ledger.digest("day03.cse")
+    before = ledger.digest("day03.simplify")
     monkeypatch.setattr(ledger, "_content", lambda file: b"other" if file == changed else content(file))
-    assert ledger.digest("day03.cse") != before
+    assert ledger.digest("day03.simplify") != before
 
 
 @pytest.mark.parametrize(
     "path", ["lib/passlab/exercises/day03/dce.py", "lib/passlab/wafer/model.py", "autograder/engine/sandbox/seccomp.py"]
 )
 def test_other_files_do_not_matter(path):
-    assert (source.ROOT / path).exists() and source.ROOT / path not in ledger.files("day03.cse")
+    assert (source.ROOT / path).exists() and source.ROOT / path not in ledger.files("day03.simplify")
 
 
 def test_a_pin_makes_every_proof_stale(monkeypatch):
-    before = ledger.digest("day03.cse")
+    before = ledger.digest("day03.simplify")
     monkeypatch.setattr(ledger, "_pins", lambda: b"torch==2.14.0")
-    assert ledger.digest("day03.cse") != before
+    assert ledger.digest("day03.simplify") != before
 
 
 def test_imports_are_seen_wherever_they_stand(tmp_path):
@@ -63,7 +63,7 @@ def test_code_in_a_text_is_not_prose(tmp_path):
 def test_an_exercise_depends_on_what_it_closes():
     reference, file = (source.ROOT / "lib/passlab" / path for path in ("capstone/reference.py", "memory/plan.py"))
     assert {reference, file} <= ledger.files("day03.dce"), "the module that is loaded to close one of its functions"
-    assert not {reference, file} & ledger.files("day03.cse")
+    assert not {reference, file} & ledger.files("day03.simplify")
 
 
 def test_an_exercise_depends_on_the_solutions_that_its_bank_builds_from():
@@ -77,7 +77,7 @@ def test_an_exercise_depends_on_its_compiler_and_not_on_others():
         paths = (path.relative_to(source.ROOT).parts for path in ledger.files(name))
         return {parts[2] for parts in paths if parts[:2] == ("lib", "passlab") and len(parts) > 3}
 
-    assert {"fx", "judge", "equivalence"} <= packages("day03.cse") - {"relay", "relax", "mlir"}
-    assert not packages("day03.cse") & {"relay", "relax", "mlir", "tvm"}
+    assert {"fx", "judge", "equivalence"} <= packages("day03.simplify") - {"relay", "relax", "mlir"}
+    assert not packages("day03.simplify") & {"relay", "relax", "mlir", "tvm"}
     assert {"relay", "tvm"} <= packages("day07.cse") and "relax" not in packages("day07.cse")
     assert "mlir" in packages("day09.fusion")

@@ -51,7 +51,12 @@ EXERCISES = (
             "for node in reversed(gm.graph.nodes): if not node.users and not effects(node): "
             "gm.graph.erase_node(node). Inputs and output have the effect 'signature'.",
         ),
-        closed=("passlab.fx.stages.dce", "passlab.fx.torch_passes.eliminate", "passlab.capstone.reference.dce"),
+        closed=(
+            "passlab.fx.stages.dce",
+            "passlab.fx.torch_passes.eliminate",
+            "passlab.capstone.reference.dce",
+            "passlab.quantization.graphs.prune",
+        ),
         helps={"same": 2, "did": 1, "spared": 2},
         smaller=(
             "Write dce for graphs in which nothing has effects besides the inputs and the output: nothing writes, "
