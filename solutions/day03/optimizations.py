@@ -378,9 +378,9 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
     In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). An op
          may be a function of torch or F, a Python operator or a method of that name:
          `x * 1`, `torch.mul(x, 1)`, `x.mul(1)`; `x.t()`, `x.T` and `x.mT` are
-         transposes, too. + and * may have their operands either way round. A number is
-         a Python number, or a parameter or buffer (read by get_attr, of a part, too)
-         that holds it everywhere.
+         transposes, too. Operands are given by position; + and * may have theirs either
+         way round. A number is a Python number, or a parameter or buffer (read by
+         get_attr, of a part, too) that holds it everywhere.
     Out: no law that holds can be applied any more, also not to what another law left.
          The replaced nodes are gone; operands that are no longer used may stay, for
          DCE.

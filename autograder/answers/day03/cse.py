@@ -240,6 +240,12 @@ def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
     return x.to(x.dtype).reshape(x.shape[1] * x.shape[0]) * (rows + columns)
 
 
+@case("sizes of one tensor before those of another", graph(..., (2, 3), (4,)), spared=[least("add", 2, OTHER)])
+def sizes_in_order(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    xy, yx = x.shape + y.shape, y.shape + x.shape
+    return (x[:, :, None] * y).reshape(xy), (x * y[:, None, None]).reshape(yx)
+
+
 @case(
     "keywords that Python calls equal",
     graph(..., torch.arange(3)),
@@ -405,6 +411,9 @@ nodes_only = edited("spared", "only operands that are nodes count: x * 2 and x *
 list_or_tuple = edited(
     "spared", "takes look-alikes for the same: a list and a tuple, a slice and a tuple, m.tanh(x) and x.tanh()"
 )((ARGS, 'repr(node.args).replace("[", "(").replace("]", ")")'))
+any_order = edited("same", "sorts the operands of every +: those of two sizes, too, which it joins")(
+    (ARGS, 'repr(sorted(node.args, key=repr) if getattr(node.target, "__name__", "") == "add" else node.args)')
+)
 any_write = edited("did", "a write ends all equality, also of values whose memory nothing writes")(
     ("epoch if ... else None", "epoch")
 )
