@@ -81,3 +81,6 @@ def test_a_change_that_no_case_notices_survives_until_it_is_listed(course):
     (course / SHOUT).write_text(bank + listed)
     code, output = prove(course, "--exercise", "shout")
     assert code == 0 and "✓ day00.shout: 1 of 2 fall, 1 listed as equivalent" in output, output
+    (course / SHOUT).write_text(bank + listed.replace("1000", "999", 1))
+    code, output = prove(course, "--exercise", "shout")
+    assert code == 1 and "listed as equivalent, and no mutant: return word.upper()[0:999]" in output, output
