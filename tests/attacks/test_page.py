@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from autograder.authoring.source import ROOT
-from tests.attacks import CORPUS, test_kernels
+from tests.attacks import CORPUS, test_kernels, test_remote
 
 PAGE = (ROOT / "autograder/SECURITY.md").read_text(encoding="utf-8")
 WALLS = PAGE.split("## The walls")[1].split("\n## ")[0].strip().split("\n\n")
@@ -31,6 +31,8 @@ def test_the_readme_and_the_page_for_instructors_lead_there():
 
 
 def test_the_honesty_figure_counts_what_is_tried():
-    figure = re.search(r"Of (\d+) attempts .*? (\d+)\s+submissions of (\d+) kinds .*? (\d+) texts", PAGE, re.S)
-    submissions, texts = sum(map(len, CORPUS.values())), len(test_kernels.ATTACKS)
-    assert [int(n) for n in figure.groups()] == [submissions + texts, submissions, len(CORPUS), texts]
+    figure = re.search(
+        r"Of (\d+) attempts .*? (\d+)\s+submissions of (\d+) kinds .*? (\d+) texts .*? (\d+) answers", PAGE, re.S
+    )
+    submissions, *others = sum(map(len, CORPUS.values())), len(test_kernels.ATTACKS), len(test_remote.ATTACKS)
+    assert [int(n) for n in figure.groups()] == [submissions + sum(others), submissions, len(CORPUS), *others]

@@ -3,7 +3,8 @@
 The worker runs the cells from top to bottom, and then forks a child that runs the answers on the cases, so that no
 output of a cell can hold a hidden case. Where a later cell changes what an answer uses, a child forked at the check
 keeps the state. An answer whose exercise closes functions has a child that was forked before the first cell and runs
-the cells itself (see `closed`). A question that ends its child, or has to be ended, costs only itself: the engine
+the cells itself (see `closed`). A function that an answer may call and not look into has a child, too (see `remote`). A
+question that ends its child, or has to be ended, costs only itself: the engine
 starts another worker for the remaining ones.
 
 Nothing from a worker is trusted: a value is judged elsewhere, as data, and the rest is shown to the learner.
@@ -17,19 +18,20 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Callable, Collection
+from dataclasses import asdict, replace
 from functools import cache, partial
 from typing import Any, NoReturn
 
 from autograder.engine import wire
 from autograder.engine.data import Cell
 from autograder.engine.outcomes import failure, to_wire
+from autograder.engine.runner import remote
 from autograder.engine.runner.closed import close
 from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
 from passlab import exercises
-from passlab.judge import Case, run, why_not_an_answer
+from passlab.judge import Case, Exercise, run, why_not_an_answer
 from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 
@@ -41,6 +43,7 @@ def serve(shell: Shell, control: socket.socket, questions: list[socket.socket]) 
     announce(control)
     order, _ = receive(control)
     notebook = _Notebook(shell, control, questions, order)
+    notebook.serve_remote()
     notebook.isolate()
     notebook.run()
     send(control, {"done": True})
@@ -68,10 +71,28 @@ class _Notebook:
         self.isolated: dict[socket.socket, tuple[socket.socket, int]] = {}
         self.start = time.monotonic()
 
+    def _asked(self) -> list[Cell]:
+        """Return the check cells of the questions to run."""
+        return [cell for cell in self.cells if cell.exercise and cell.index not in self.skip]
+
+    def serve_remote(self) -> None:
+        """Fork a child for each exercise with a service, before the first cell; its question leads to that."""
+        for check in self._asked():
+            if service := exercises.service(check.exercise):
+                link, theirs = socket.socketpair()
+                question = self.question[check.index]
+                if os.fork() == 0:
+                    link.close()
+                    self._close_all_but([question])
+                    self.shell.mute()
+                    remote.serve(question, theirs, service)
+                theirs.close()
+                question.close()
+                self.questions[self.questions.index(question)] = self.question[check.index] = link
+
     def isolate(self) -> None:
         """Fork a child for each exercise that closes functions, before the first cell."""
-        asked = [cell for cell in self.cells if cell.exercise and cell.index not in self.skip]
-        checks = [cell for cell in asked if exercises.find(cell.exercise).closed]
+        checks = [cell for cell in self._asked() if exercises.find(cell.exercise).closed]
         if checks:
             texts = (cell.source for cell in self.cells if not cell.exercise and cell.index not in self.skip)
             self.shell.prepare(texts, self.seconds)
@@ -184,7 +205,11 @@ def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> NoReturn:
                     continue
                 if question not in answers:
                     answers[question] = _answer_of(shell, questions[question])
-                send(question, *_outcome(*answers[question], head["about"], bytes(payload)))
+                exercise, answer, error = answers[question]
+                build = cache(partial(wire.decode, bytes(payload)))  # the judge's arguments, every time
+                if exercises.service(exercise.id):
+                    exercise = replace(exercise, call=partial(_call_with, remote.Stub(question)))
+                send(question, *_outcome(exercise, answer, error, Case("", build, tuple(head["about"]))))
         os._exit(0)
     finally:
         os._exit(1)
@@ -197,11 +222,14 @@ def _answer_of(shell: Shell, cell: Cell) -> tuple[Any, Any, str]:
     return exercise, answer, error or why_not_an_answer(exercise, answer)
 
 
-def _outcome(exercise: Any, answer: Any, error: str, about: list[str], payload: bytes) -> tuple[dict, bytes]:
+def _call_with(function: Callable, answer: Callable, case: Case) -> Any:
+    return answer(*case.build(), function)
+
+
+def _outcome(exercise: Exercise, answer: Any, error: str, case: Case) -> tuple[dict, bytes]:
     if error:
         return failure(error, "missing"), b""
-    # `build` returns the judge's arguments every time: the answer gets exactly what the judge sent.
     try:
-        return to_wire(run(exercise, answer, Case("", cache(partial(wire.decode, payload)), tuple(about))))
+        return to_wire(run(exercise, answer, case))
     except KeyboardInterrupt:  # raised by the answer: there is no keyboard here
         return failure("It raised KeyboardInterrupt.", "raised"), b""

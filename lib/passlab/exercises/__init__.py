@@ -109,6 +109,14 @@ def _call(exercise_id: str) -> Callable:
     return lambda *args: getattr(given_module(exercise_id), "call", call_answer)(*args)
 
 
+def service(exercise_id: str) -> Callable | None:
+    """Return what tells an answer's arguments from the function that it may call and not look into, or None.
+
+    Given a case, it returns the arguments, and the function that comes after them.
+    """
+    return getattr(given_module(exercise_id), "service", None)
+
+
 @cache
 def of_day(day: str) -> tuple[Exercise, ...]:
     """Return the exercises of one day, in the order in which they are done."""

@@ -4,6 +4,7 @@ That of "day02.pass-manager" is `day02/pass_manager.py`. Most exercises need no 
 exercise has it,
 
     def call(answer, case): ...   # runs an answer on a case, if not by answer(*case.build())
+    def service(case): ...        # the arguments, and a function that the answer may call and not look into
 
 the records, functions and modules that travel in its arguments and results (see `passlab.judge.travel`), and material
 that its notebook shows. An answer may read and call all of it, so it holds nothing with which a value is compared: no

@@ -118,7 +118,13 @@ def _emitted(graph: fx.Graph, term: Any, binding: Mapping[str, Any]) -> Any:
     return graph.call_function(OPERATIONS[name], (*args, *binding.get(f"rest of {name}", ())))
 
 
-def call(answer: Callable, case: Case) -> Any:
-    """Return what an answer makes of a graph, its inputs, and the compiler's function `failure`."""
+def service(case: Case) -> tuple[tuple, Callable]:
+    """Return a graph with its inputs, and the compiler's function `failure`, which knows the faults."""
     gm, inputs, faults = case.build()
-    return answer(gm, inputs, Compiler(faults).failure)
+    return (gm, inputs), Compiler(faults).failure
+
+
+def call(answer: Callable, case: Case) -> Any:
+    """Return what an answer makes of a graph, its inputs, and `failure`."""
+    arguments, failure = service(case)
+    return answer(*arguments, failure)
