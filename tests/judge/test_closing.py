@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import replace
 
 import pytest
@@ -83,6 +85,29 @@ def test_a_method_that_is_not_written_in_python_is_closed_in_its_class():
 def test_a_function_that_is_not_written_in_python_is_named():
     with pytest.raises(ValueError, match=r"math\.floor cannot be closed"):
         Closed(["math.floor"])
+
+
+@pytest.fixture
+def rare(tmp_path, monkeypatch):
+    """The name of a module that was not imported yet, with a function `joined`."""
+    (tmp_path / "rarely_used.py").write_text("def joined(names):\n    return ' and '.join(names)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "rarely_used"
+    sys.modules.pop("rarely_used", None)
+
+
+def test_a_module_is_not_imported_to_close_its_function(rare):
+    assert judge(exercise(f"{rare}.joined"), lambda arguments: arguments).ok
+    assert rare not in sys.modules
+
+
+def test_a_function_that_the_answer_imports_is_closed_on_the_next_case(rare):
+    def answer(_):
+        return importlib.import_module(rare).joined(["a", "b"])
+
+    twice = replace(exercise(f"{rare}.joined"), cases=lambda: [Case(name, lambda: ("",)) for name in ("one", "two")])
+    result = judge(twice, answer)
+    assert not result.points and "rarely_used.joined does what this exercise asks" in result.failure.message
 
 
 def _made():

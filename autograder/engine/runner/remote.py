@@ -35,7 +35,7 @@ def serve(question: socket.socket, link: socket.socket, service: Service) -> NoR
             send(link, head, wire.encode(arguments))
             head, payload = receive(link)
             while "call" in head:
-                send(link, *_called(function, bytes(payload)))
+                send(link, *_call(function, bytes(payload)))
                 head, payload = receive(link)
             send(question, head, payload)
     except (ClosedError, MessageError):
@@ -44,7 +44,7 @@ def serve(question: socket.socket, link: socket.socket, service: Service) -> NoR
         os._exit(1)
 
 
-def _called(function: Callable, payload: bytes) -> tuple[dict[str, Any], bytes]:
+def _call(function: Callable, payload: bytes) -> tuple[dict[str, Any], bytes]:
     """Call a function with arguments that came from an answer; return its result, or its error, as a message."""
     try:
         return {}, wire.encode(function(*wire.decode(payload)))

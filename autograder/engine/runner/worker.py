@@ -71,13 +71,13 @@ class _Notebook:
         self.isolated: dict[socket.socket, tuple[socket.socket, int]] = {}
         self.start = time.monotonic()
 
-    def _asked(self) -> list[Cell]:
+    def _checks(self) -> list[Cell]:
         """Return the check cells of the questions to run."""
         return [cell for cell in self.cells if cell.exercise and cell.index not in self.skip]
 
     def serve_remote(self) -> None:
         """Fork a child for each exercise with a service, before the first cell; its question leads to that."""
-        for check in self._asked():
+        for check in self._checks():
             if service := exercises.service(check.exercise):
                 link, theirs = socket.socketpair()
                 question = self.question[check.index]
@@ -92,7 +92,7 @@ class _Notebook:
 
     def isolate(self) -> None:
         """Fork a child for each exercise that closes functions, before the first cell."""
-        checks = [cell for cell in self._asked() if exercises.find(cell.exercise).closed]
+        checks = [cell for cell in self._checks() if exercises.find(cell.exercise).closed]
         if checks:
             texts = (cell.source for cell in self.cells if not cell.exercise and cell.index not in self.skip)
             self.shell.prepare(texts, self.seconds)

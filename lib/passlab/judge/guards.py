@@ -210,11 +210,12 @@ class Closed:
 
     `names`: dotted, "passlab.polyhedral.dependences"; a class stands for its constructor. The code inside the function
     is exchanged, so a reference taken earlier is closed, too. A method that is not written in Python is exchanged in
-    its class. Raises ValueError for a function that is not written in Python.
+    its class. What was not imported yet is not closed: an answer that imports it meets it closed on its next case.
+    Raises ValueError for a function that is not written in Python.
     """
 
     def __init__(self, names: Iterable[str]):
-        names = list(names)
+        names = [name for name in names if _is_loaded(name)]
         targets = closed_functions(names)
         self._own = {function: function.__code__ for function in targets}
         self._refusing = {f: refusing_code(name, f) for f, name in targets.items()}
@@ -262,6 +263,13 @@ def _method(name: str) -> tuple[type, str] | None:
     holder = pkgutil.resolve_name(owner)
     own = isinstance(holder, type) and vars(holder).get(method)
     return (holder, method) if own and not isinstance(inspect.unwrap(own), FunctionType) else None
+
+
+def _is_loaded(name: str) -> bool:
+    """Return whether the module that holds a function was imported."""
+    parts = name.split(".")
+    homes = ((sys.modules.get(".".join(parts[:at])), parts[at]) for at in range(len(parts) - 1, 0, -1))
+    return next((part in vars(home) for home, part in homes if home), False)
 
 
 def _withheld(name: str) -> bool:
