@@ -46,7 +46,8 @@ class Greedy(RewritePattern):
                 raise TypeError(f"rewrite takes instances of RewritePattern; {pattern!r:.60} is not one{remedy}.")
         self.patterns = sorted(patterns, key=lambda pattern: -getattr(pattern, "benefit", 1))
         self.most = MOST * (1 + sum(1 for _ in module.walk()))
-        self.log: list[tuple[str, str]] = []
+        self.log: list[str] = []
+        self.last = ""
         self.error: Exception | None = None
         self.walker: PatternRewriteWalker | None = None
 
@@ -56,15 +57,16 @@ class Greedy(RewritePattern):
         if is_trivially_dead(op):
             rewriter.erase(op)
             return
+        source = first_line(op) if len(self.log) == self.most - 1 else ""  # of the last one, which `_why` quotes
         for pattern in self.patterns:
-            source = first_line(op)
             try:
                 pattern.match_and_rewrite(op, rewriter)
             except Exception as error:
                 self.error = error
                 return
             if rewriter.has_done_action:
-                self.log.append((type(pattern).__name__, source))
+                self.log.append(type(pattern).__name__)
+                self.last = source
                 return
 
 
@@ -84,14 +86,14 @@ def drive(module: ModuleOp, greedy: Greedy) -> Counter[str]:
     if greedy.error:
         raise greedy.error
     if len(greedy.log) >= greedy.most:
-        raise Endless(_why(greedy.log))
-    return Counter(name for name, _ in greedy.log)
+        raise Endless(_why(greedy.log, greedy.last))
+    return Counter(greedy.log)
 
 
-def _why(log: Sequence[tuple[str, str]]) -> str:
-    names = sorted({name for name, _ in log[-MOST:]})
+def _why(log: Sequence[str], last: str) -> str:
+    names = sorted({*log[-MOST:]})
     cause = f"{names[0]} matches what it has made itself" if len(names) == 1 else f"{' and '.join(names)} take turns"
-    return f"After {len(log)} rewrites the driver stopped: {cause}, without end. The last one was of `{log[-1][1]}`."
+    return f"After {len(log)} rewrites the driver stopped: {cause}, without end. The last one was of `{last}`."
 
 
 def first_line(op: Operation) -> str:

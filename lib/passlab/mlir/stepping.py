@@ -54,7 +54,7 @@ class _Watched(Greedy):
         super().match_and_rewrite(op, rewriter)
         note = "no pattern matches"
         if len(self.log) > count:
-            note = f"{self.log[-1][0]} rewrites it"
+            note = f"{self.log[-1]} rewrites it"
         elif op.parent is None:
             note = "nothing reads it, so it is erased"
         texts, waiting = _texts(self.module), self.walker._worklist._map if self.walker else {}  # xDSL's is a stack
