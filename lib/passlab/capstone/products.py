@@ -195,6 +195,10 @@ MEANINGS: dict[Any, Callable] = {
 }
 
 
+#: Convolution → the place of its filters among its operands, and how many products it is.
+FILTERS: dict[Any, tuple[int, int]] = {aten.convolution.default: (1, 1), aten.convolution_backward.default: (2, 2)}
+
+
 def multiplications(node: fx.Node) -> float:
     """Return how many numbers a product or convolution multiplies; infinity for one that has no meaning here."""
     values: Any = fx.node.map_arg(node.args, lambda operand: operand.meta["val"])
@@ -213,14 +217,12 @@ def multiplications(node: fx.Node) -> float:
 
 def most(node: fx.Node) -> int:
     """Return how many numbers a product or convolution may multiply to be computed in a kernel."""
-    backward = node.target is aten.convolution_backward.default
     if node.target is aten._unsafe_index_put.default:
         return MOST
-    if backward or node.target is aten.convolution.default:
-        filters: Any = node.args[2 if backward else 1]
-        if math.prod(filters.meta["val"].shape[2:]) > 1:
-            return MOST
-    return MOST_PRODUCT * (2 if backward else 1)
+    place, products = FILTERS.get(node.target, (None, 1))
+    filters: Any = node.args[place] if place else None
+    is_wide = filters is not None and math.prod(filters.meta["val"].shape[2:]) > 1
+    return MOST if is_wide else MOST_PRODUCT * products
 
 
 def _of_put(x: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool = False) -> float:
