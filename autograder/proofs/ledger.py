@@ -41,10 +41,9 @@ def files(name: str) -> set[Path]:
         roots = [module for i in _ids(path) for module in _modules(i)]
         return _without_bystanders(imports.closure([*_NOTEBOOK, *roots], [path]))
     exercise = exercises.find(name)
-    roots = [*_EXERCISE, answers.module_name(exercise.id), *_modules(exercise.id)]
-    banks = imports.closure([answers.module_name(exercise.id)])
-    solutions = {_solution(i) for i in _exercise_ids() if imports.path_of(answers.module_name(i)) in banks}
-    return _without_bystanders(imports.closure(roots, solutions))
+    bank = imports.closure([answers.module_name(exercise.id)])
+    solutions = {_solution(i) for i in _exercise_ids() if imports.path_of(answers.module_name(i)) in bank}
+    return _without_bystanders(bank | imports.closure([*_EXERCISE, *_modules(exercise.id)], solutions))
 
 
 def _exercise_ids() -> list[str]:
