@@ -325,7 +325,7 @@ def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphMod
     device: where it will run, if not where its tensors are now. Raise ValueError, with the reason, for groups that
     cannot be kernels.
     """
-    if reason := illegal(gm, groups):
+    if reason := illegal(gm, groups, accepts=lambda nodes: True):  # `kernel` raises where none can be made
         raise ValueError(reason)
     nodes = {node.name: node for node in gm.graph.nodes}
     where = {nodes[name]: number for number, group in enumerate(groups) for name in group}
