@@ -52,9 +52,10 @@ warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
 # %% [markdown]
 # ## What becomes a graph
 #
-# Day 1's tracing called the function with placeholders. It saw no loop and no condition, since Python executed them. Dynamo
-# does not call the function. Python hands it the *bytecode* just before the first call, and it goes through the instructions
-# one by one, with a stack on which each value is a tensor (of a known shape and type, without data) or something of Python:
+# Day 1's tracing called the function with placeholders. It saw no loop and no condition, since Python executed them.
+# Dynamo does not call the function. Python hands it the *bytecode* just before the first call, and it goes through the
+# instructions one by one, with a stack on which each value is a tensor (of a known shape and type, without data) or
+# something of Python:
 
 
 # %%
@@ -79,9 +80,10 @@ print(count, "after two calls")
 
 # %% [markdown]
 # The list and the loop are gone: Dynamo executed them. Only operations of torch are in the graph. But the counter was not
-# forgotten, though the second call executed no line of `layers`. Dynamo replaced the bytecode of the function: the new one
-# checks its guards, calls the compiled graph, and then does what else the function did to the world, here one store into
-# a dictionary. What a function *returns*, and what it *changes*, stay the same.
+# forgotten, though the second call executed no line of `layers`. Dynamo replaced the bytecode of the function: the new
+# one checks its **guards** (the conditions under which the graph is right, see below), calls the compiled graph, and then
+# does what else the function did to the world, here one store into a dictionary. What a function *returns*, and what it
+# *changes*, stay the same.
 #
 # ## Breaks
 #
@@ -136,11 +138,11 @@ for name, function in EXAMPLES.items():
 bet.compare(broken)
 
 # %% [markdown]
-# An `if` on a size is none: Dynamo knows the size, takes one side, and guards the size. So it is with all numbers that it
-# can compute itself. Two rules are harder to guess. A break inside a *loop* is not a break: Dynamo cannot begin again in
-# the middle of a loop, so it gives up the function from the last break on, and Python runs the rest. And a function that
-# is called is read in place; if it would break, the caller breaks at the call, and the callee is compiled by itself. Below,
-# graph 3 is the rest of `outer`:
+# An `if` on a size is not a break: Dynamo knows the size, takes one side, and guards the size. So it is with all numbers
+# that it can compute itself. Two rules are harder to guess. If a break is due inside a *loop*, there is none: Dynamo
+# cannot begin again in the middle of a loop, so it gives up the function from the last break on, and Python runs the
+# rest. And a function that is called is read in place; if it would break, the caller breaks at the call, and the callee
+# is compiled by itself. Below, graph 3 is the rest of `outer`:
 
 
 # %%
@@ -244,7 +246,7 @@ assert all(map(torch.allclose, unrolled(x), running(x)))
 # %% [markdown]
 # ## Guards
 #
-# A compiled graph is right for some inputs only. The conditions are its **guards**, and they are checked at each call:
+# A compiled graph is right for some inputs only, and its guards say for which. They are checked at each call:
 
 
 # %%
@@ -360,9 +362,9 @@ low = lower(written, x.clone())
 print(low.forward.code.strip())
 
 # %% [markdown]
-# The graph is pure, but the caller expects `x` to be written. So the last value of `x` is returned, and when the graph has
-# run, torch copies it into the caller's tensor: an epilogue of copies, one for each input that was written. Run the pure
-# graph, then the copy, and no caller can tell:
+# The graph is pure: it writes nothing. But the caller expects `x` to be written. So the last value of `x` is returned,
+# and when the graph has run, torch copies it into the caller's tensor: an epilogue of copies, one for each input that was
+# written. Run the pure graph, then the copy, and no caller can tell:
 
 # %%
 a, b = x.clone(), x.clone()
@@ -397,8 +399,8 @@ print(small.backward.code.strip())
 #
 # ## Decompositions · stretch
 #
-# A compiler that knew each operation of ATen would never be finished, so most are taken apart into a few hundred, or
-# fewer. A decomposition is a Python function of tensors, traced in place of the operation:
+# A compiler that knew each operation of ATen would never be finished, so most are taken apart into a few hundred, the
+# *core* of ATen, or fewer. A decomposition is a Python function of tensors, traced in place of the operation:
 
 # %%
 from torch._decomp import core_aten_decompositions
@@ -421,6 +423,8 @@ for gm in (whole, parts):
 equivalent(whole, parts, arguments)
 
 # %% [markdown]
+# `silu` is taken apart. `native_layer_norm` is one of the operations that a backend is expected to know, and stays.
+#
 # Equal over the real numbers is not enough: a decomposition must be as good in float32. The logarithm of a sum of
 # exponentials overflows if it is written as its definition; subtracting the maximum first does not:
 
@@ -486,7 +490,7 @@ for name in ("mlp", "attention", "residual", "gpt"):
 # of matrices and convolutions, such as these, as sums of products, which a kernel computes with what surrounds them: each
 # graph has become one. Large ones stay calls of torch, whose libraries are much faster there, so where they are most of a
 # model, little is won. Nor can kernels save what both graphs must move: each reads the weights, and one writes a gradient
-# for each, which is most of the bytes of a ResNet on small images. `ours.stages` keeps each graph before and after the
+# for each. `ours.stages` keeps each graph before and after the
 # passes. The backward graph of the network with a residual, of which `fuse` makes one kernel:
 
 # %%
@@ -571,10 +575,10 @@ for program, rewrite in PURE[:2]:
     print(f"{rewrite.__name__:11}", equivalent(graphs[0], rewrite(graphs[1])))
 
 # %% [markdown]
-# Three things remain. *Random numbers*: two calls of `rand_like` look equal, and are not. *Aliases*: a result that is a view
-# of an input must stay one. And *state*: parameters and buffers are inputs of the functional graph, and not constants. A
-# pass may assume a pure graph behind AOTAutograd if it leaves these three alone. On Dynamo's own graph it has to ask, for
-# each node, what it writes and what memory it shares (day 3's `effects`).
+# Three things remain. *Random numbers*: two calls of `rand_like` look equal, and are not. *Aliases*: a result that is a
+# view of an input must stay one. And *state*: parameters and buffers are inputs of the functional graph, and not
+# constants. A pass may assume a pure graph behind AOTAutograd if it leaves these three alone. On Dynamo's own graph it
+# has to ask, for each node, what it writes and what memory it shares (day 3's `effects`).
 #
 # ## Inductor
 #
@@ -680,7 +684,7 @@ for panel, length in zip(panels, (2, 20), strict=True):
 # With short kernels the queue is always empty, and the GPU waits for Python. Fusion helps, since it makes fewer and longer
 # kernels. The other remedy is a **CUDA graph**: the launches are recorded once, and replayed with a single one. It demands
 # that nothing is decided on the CPU in between and that all addresses stay the same: a captured graph without breaks, and a
-# plan of memory as on day 5. The same queue, with the launches of the second and later kernels free:
+# memory plan as on day 5. The same queue, with the launches of the second and later kernels free:
 
 # %%
 for length in (2, 5, 20):
