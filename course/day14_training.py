@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Day 14 · Training as a pass
 #
-# To train a network is to compute a loss, its gradients by all parameters, and new parameters. The forward pass is
-# about a third of that. A compiler that is to speed up the rest must see it as a graph, and it can: differentiation
-# takes a graph and returns a larger one. It is a pass.
+# To train a network is to compute a loss, its gradients by all parameters, and new parameters. The forward pass is only
+# the first part. A compiler that speeds up the others must see them as graphs, and it can: differentiation takes a graph
+# and returns a larger one. It is a pass.
 #
 # - **rules**: for each operation, how a gradient goes from its result to its operands
 # - **forks, broadcasts, edges**: where gradients are added, and what has none
@@ -275,10 +275,12 @@ for name, (f, points) in edges.items():
         at = torch.tensor(point, dtype=torch.float64, requires_grad=True)
         f(at).sum().backward()
         print(f"{name:<15}at {point!s:<16}{at.grad.tolist()}")
+        by_rules = joint(lower(lambda x, f=f: f(x).sum(), at.detach()).forward)
+        assert torch.equal(by_rules(at.detach(), one.double())[1], at.grad)
 
 # %% [markdown]
-# The library's rules do the same. A trap is where a rule *multiplies* by a mask. The side of `where` that was not
-# chosen gets the gradient 0, and then the rule of `sqrt` computes 0 / (2 √0):
+# The library's rules give the same (the last line). A trap is where a rule *multiplies* by a mask. The side of `where`
+# that was not chosen gets the gradient 0, and then the rule of `sqrt` computes 0 / (2 √0):
 
 # %%
 for safe in (False, True):
@@ -738,8 +740,8 @@ print(f"reverse {gradients(program, 0.7)['x']:.9f}")
 assert math.isclose(derivative(program, 0.7), gradients(program, 0.7)["x"])
 
 # %% [markdown]
-# At a fork, nothing is to be done: each consumer takes the change that is there. At an operation with several
-# operands, the parts are added. It is the mirror image of reverse mode.
+# A fork needs nothing: each consumer takes the change of the value. At an operation with several operands, the parts are
+# added. It is the mirror image of reverse mode.
 #
 # One run of forward mode gives the derivative of *all outputs* along *one direction*; one of reverse mode that of *one
 # output* by *all inputs*. A loss with a million parameters is a case for reverse mode. `jvp` makes the graph:
