@@ -175,8 +175,8 @@ clipping(cubes, bits=(8, 4), title="x³ in the GPT block")
 # others win.
 #
 # No choice of ends helps where *some places* are always larger than others. The largest magnitude in each channel of
-# weights, a depthwise convolution of MobileNet with its batch norm folded in, and of activations, what the first
-# linear layer of the GPT block returns:
+# weights, a depthwise convolution of MobileNet (one filter for each channel) with its batch norm folded in, and of
+# activations, the result of the first linear layer of the GPT block:
 
 # %%
 mobile, images = prepared("mobilenetv2")
@@ -280,7 +280,7 @@ draw(pairs, title="With pairs")
 #   cut off.
 # - What only moves elements, such as `max_pool2d` and `flatten`, changes no range. The pair is **before** it.
 # - A weight gets a pair with a scale per channel; a weight that several layers share, **once**.
-# - A bias gets none yet: its grid follows from the two others.
+# - A bias does not get a pair yet: its grid follows from the two others.
 # - An addition that no layer reads stays in float, as do softmax and norms: a pair would cost a rounding for nothing.
 
 # %%
@@ -409,8 +409,8 @@ for value, factor in zip(acc[0].tolist(), factors, strict=True):
     assert q == requantize(torch.tensor(value), multiplier, shift, out_zero)
 
 # %% [markdown]
-# The bits that fell off tell how to round. Exactly one half is **rounded to even**: to round it up errs in one direction,
-# as here in acc / 2 for acc = 0 … 999:
+# The bits that were shifted out decide how to round. Exactly one half is **rounded to even**: to round it up errs in one
+# direction, as here in acc / 2 for acc = 0 … 999:
 
 # %%
 accs = torch.arange(1000)
@@ -469,8 +469,8 @@ refused(fold, insert(tiny, observe(tiny, [(torch.randn(3, 4),)])))
 # ## Accumulators
 #
 # An accumulator that overflows is silently wrong: it keeps the sum modulo 2³². With n inputs the products sum to at
-# most n · 255 · 127, so 32 bits are enough for 66,311 of them. Some machines add in 16 bits, which may be too few for
-# two. Day 6's intervals tell before anything runs: the weights are known, and the inputs are on a grid.
+# most n · 255 · 127. Some machines add in 16 bits. Day 6's intervals tell before anything runs: the weights are known,
+# and the inputs are on a grid.
 
 # %%
 dq = next(node for node in moved.graph.nodes if node.name == "dequantize_1")
@@ -478,6 +478,7 @@ low, high = -128 - dq.args[2], 127 - dq.args[2]
 head = nn.Linear(128, 10).requires_grad_(False)
 head.weight.copy_(integers.head_weight_int), head.bias.copy_(integers.linear_bias)
 sums = trace(nn.Sequential(head), torch.zeros(1, 128))
+print("inputs that fit:", {bits: 2 ** (bits - 1) // (255 * 127) for bits in (16, 32)})
 print("day 6:", ranges(sums, {"input": (low, high)})["_0"])
 for name, row in accumulators(moved).items():
     print(f"{name:<9}{row.low:>10,} … {row.high:>9,}: {row.bits} bits")
@@ -635,9 +636,9 @@ assert by_hand == integer_linear_int4(x_q, *rest)[0].tolist()
 print(packed.dtype, tuple(packed.shape), "for a weight of", tuple(weight.shape))
 
 # %% [markdown]
-# The unpacked weight is never written to memory: `integer_linear_int4` unpacks what it multiplies. That is *fused*, and
-# makes four bits worth while: for small batches a linear layer waits for its weights. So some networks have weights of
-# 4 bits and leave the rest in float (*weight-only*). What the groups cost:
+# `integer_linear_int4` unpacks the weight while it multiplies. A kernel does so in registers and never writes the
+# unpacked weight to memory. This makes four bits worthwhile: for small batches a linear layer waits for its weights. So
+# some networks have weights of 4 bits and leave the rest in float (*weight-only*). What the groups cost:
 
 # %%
 y = gpt(*inputs(64, 100))
@@ -650,8 +651,8 @@ for bits, group in ((8, 32), (4, 64), (4, 32), (4, 16), (4, 8)):
 # %% [markdown]
 # ## A mixed plan · stretch
 #
-# Through a network errors add up. An error of a layer's inputs goes through it as the inputs do, at most times Σ|w|, and
-# the layer's own error is added. An activation lets it pass, at most times its largest slope. `network_errors` does
+# Through a network errors add up. A layer multiplies an error of its inputs by at most Σ|w|, and adds its own. An
+# activation multiplies it by at most its largest slope. `network_errors` does
 # this for each node of a graph with pairs:
 
 # %%
@@ -713,9 +714,9 @@ for budget in (0.05, 0.5, 2.5, 5.0):
 # ## Outliers moved into weights · stretch
 #
 # In large language models, a few channels behind a norm are up to a hundred times as large as the others, whatever the
-# input (SmoothQuant, below). An activation has one scale, so these channels set it, and the others are left with a few integers. The
-# zoo's weights are drawn and have no such channels, so we make two, without changing the function: what is multiplied
-# into the norm's weights is divided out of the columns of the next linear layer.
+# input (SmoothQuant, below). An activation has one scale, so these channels set it, and the others are left with a few
+# integers. The zoo's weights are drawn at random and have no such channels, so we make two, without changing the function:
+# what is multiplied into the norm's weights is divided out of the columns of the next linear layer.
 
 # %%
 from passlab.quantization import migrate
@@ -797,11 +798,10 @@ else:
     print("onnxruntime is not installed: pip install onnxruntime, and run this again.")
 
 # %% [markdown]
-# **torchao** has torch's own flow, PT2E. `prepare_pt2e` puts observers into an exported graph where a *quantizer* says
-# so, a description of what a backend can do. Some batches are run, and `convert_pt2e` puts pairs in their place. They
-# are operations of torch, `quantize_per_tensor` and so on, and stay pairs: to fold them is left to the backend, for
-# x86 Inductor. This quantizer finds layers by notes that a *strict* export makes: of another one of ResNet-18, it leaves
-# all convolutions in float, and says nothing.
+# **torchao** has torch's own flow, PyTorch 2 Export quantization (PT2E). `prepare_pt2e` puts observers into an exported
+# graph where a *quantizer* says so, a description of what a backend can do. Some batches are run, and `convert_pt2e` puts
+# pairs in their place. They are operations of torch, `quantize_per_tensor` and so on, and stay pairs: to fold them is
+# left to the backend, for x86 Inductor. This quantizer finds layers by notes that only a *strict* export makes.
 
 # %%
 if find_spec("torchao"):
