@@ -46,8 +46,8 @@ _ = torch.manual_seed(0)
 # %% [markdown]
 # ## Every order loses
 #
-# Here are small passes of day 3, and a program. There are 120 orders of five passes. Each is repeated until nothing
-# changes:
+# Five passes: `simplify`, `cse` and `dce` of day 3, `scale`, which makes x · 6 of (x · 2) · 3, and `double`, which makes
+# x + x of x · 2. They have 120 orders. Each is repeated until nothing changes:
 
 
 # %%
@@ -84,8 +84,7 @@ for count, times in sorted(ends.items()):
 bet.compare(min(ends))
 
 # %% [markdown]
-# `double` makes x + x of x · 2, and `scale` makes x · 6 of (x · 2) · 3. If `scale` comes first, x · 6 is there twice, is
-# merged, and a sum remains: two operations. But one would do:
+# If `scale` is first, x · 6 is there twice, is merged, and a sum remains: two operations. But one would do:
 
 # %%
 verdict = equivalent(program, lambda x: x * 12)
@@ -318,7 +317,7 @@ print(report)
 assert report.stop == "nodes"
 
 # %% [markdown]
-# All that is in the graph is true, at a limit, too. A compiler takes the best so far.
+# All equalities in the graph are true, at a limit, too. A compiler takes the best term so far.
 #
 # ## What a class knows
 #
@@ -382,8 +381,8 @@ for shape in ((3,), (4, 1)):
 #
 # ## The cheapest term
 #
-# Which term of a class is the cheapest? If the cost of a term is the sum over its tree, it consists of the cheapest
-# terms of the classes below. Prices are lowered until none changes:
+# Which term of a class is the cheapest? Choosing one is **extraction**. If the cost of a term is the sum over its tree,
+# it consists of the cheapest terms of the classes below. Prices are lowered until none changes:
 
 
 # %%
@@ -444,7 +443,14 @@ assert equivalent(program, best) and operations(best) == launches < min(ends)
 
 # %% [markdown]
 # One multiplication. `equivalent` accepts it, but it allows for rounding. The law (x · y) · z = x · (y · z) is false for
-# floating-point numbers: of 10³⁰ · 10³⁰ · 10⁻³⁰ one grouping is infinite. May a compiler use it?
+# floating-point numbers:
+
+# %%
+huge, tiny = torch.tensor([1e30, 1e-30])
+print(f"{(huge * huge) * tiny:.0e} is not {huge * (huge * tiny):.0e}")
+
+# %% [markdown]
+# May a compiler use it?
 #
 # ## What a law needs
 #
@@ -462,13 +468,13 @@ for before, after in (
     print(equivalent(before, after, v, prove=True), "\n")
 
 # %% [markdown]
-# **Bit by bit.** Both sides become formulas over the bits of x, and an SMT solver (z3) is asked for an x for which they
-# differ. If there is none, the law is proved for all 2³² numbers, with NaN, infinities, −0, and integers that wrap
-# around. If there is one, it is run, and shown if it makes a difference. Of `tanh` the solver knows only that equal
-# operands give equal results.
+# **Bit by bit.** Both sides become formulas over the bits of x, and a solver for formulas (an SMT solver, z3) is asked
+# for an x for which they differ. If there is none, the law is proved for all 2³² numbers, with NaN, infinities, −0, and
+# integers that wrap around. If there is one, it is run, and shown if it makes a difference. Of `tanh` the solver knows
+# only that equal operands give equal results.
 #
-# **Over the reals.** Only rounding differs, and what is no real number; see the next section. **Tested.** Neither could
-# be decided, and there is only what `equivalent` always did.
+# **Over the reals.** Only rounding differs, and NaN and infinities, which are not real numbers; see the next section.
+# **Tested.** Neither could be decided, and there is only what `equivalent` always did.
 #
 # Seventeen laws, each decided or said to be undecided:
 
@@ -491,14 +497,14 @@ for law in chosen:
         decision = laws.decide(law, dtype)
         verdicts.setdefault(decision.text.split(";")[0].split(":")[0], []).append(kind)
         slowest = max(slowest, decision.seconds)
-    row = (f"{what}: {', '.join(kinds)}" for what, kinds in verdicts.items())
+    row = (f"{answer}: {', '.join(kinds)}" for answer, kinds in verdicts.items())
     print(f"{law.text:<28}", *row, sep="  ")
 print(f"the longest proof took {slowest:.1f} s")
 assert len(chosen) == 17
 
 # %% [markdown]
 # ("—": the two sides have different types.) Integers obey nearly all of them: wrapping around is arithmetic modulo 2³².
-# But x / 3 is a float, and −x of the least integer is x. The book has a table of all laws of the course.
+# But x / 3 is a float, and −x of the least integer is x.
 #
 # A **precondition** makes a false law true, and the weakest one excludes nothing else. float16 has only 65,536 numbers,
 # so the set for which a law of one variable holds can be written down:
@@ -694,7 +700,7 @@ print(f"{len(listed.terms):,} terms, {len(set(listed.prints)):,} fingerprints")
 print(f"{len(candidates(listed)):,} pairs that may be laws, up to names")
 
 # %% [markdown]
-# Most of these follow from others. If x + y = y + x is known, then (x + y) · z = (y + x) · z is no news. An e-graph
+# Most of these follow from others. If x + y = y + x is known, then (x + y) · z = (y + x) · z is not new. An e-graph
 # decides that: put both sides into it, with variables as leaves, saturate it with the laws so far, and see whether the
 # two are in one class.
 
@@ -713,10 +719,12 @@ print(follows(left, right, orders("add")), follows(left, right, orders("mul")))
 findings = discover()
 for finding in findings:
     print(f"{finding.law.name:<38}{finding.proof.verdict}")
-assert sum(finding.proof.verdict == "proved" for finding in findings) == 5
+proved = sum(finding.proof.verdict == "proved" for finding in findings)
+print(f"{len(findings)} laws, {proved} of them proved bit by bit")
+assert len(findings) == 13 and proved == 5
 
 # %% [markdown]
-# Of thirteen, five hold bit by bit. Three that one would not have guessed:
+# Three things in this list are surprising:
 #
 # 1. (x + y) + z = x + (y + z) is not there. It follows from x + (y + z) = y + (x + z) and x + y = y + x.
 # 2. (xᵀ @ y)ᵀ = yᵀ @ x saves a transposition. The rule of the textbooks, (x @ y)ᵀ = yᵀ @ xᵀ, costs one, and follows.
@@ -733,7 +741,7 @@ for finding in discover(("transpose", "neg", "sub", "matmul"), operations=3):
         print(finding.law.name, repr(finding.proof), "", sep="\n")
 
 # %% [markdown]
-# x − x writes the zero matrix without a zero, and the product with it is no product at all. All matrices are square
+# x − x writes the zero matrix without a zero, and the product with it needs no multiplication. All matrices are square
 # here. For others this law is wrong by its shape, and `typed` would not apply it. What an enumeration finds is true of
 # what it tried.
 #
@@ -802,7 +810,7 @@ else:
 # - A pattern matches classes; applying a law adds a term and joins it. Limits are normal.
 # - Facts of classes fold constants, and keep laws from joining two shapes.
 # - The cheapest tree is easy; with shared parts it is an integer program.
-# - A law is proved bit by bit, over the reals, or tested. A precondition is right if nothing is wrong, nothing lost.
+# - A law is proved bit by bit, over the reals, or tested. The weakest precondition admits nothing wrong and loses nothing.
 #
 # ## Further reading
 #
