@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Day 17 · Breaking compilers
 #
-# For sixteen days you wrote passes, and somebody tried to break them. Today you do the breaking: of careless passes
-# first, then of the compilers that you have installed.
+# For sixteen days you wrote passes, and the checks tried to break them. Today you break passes: first careless ones, then
+# those of the compilers that you have installed.
 #
 # - **programs**: random graphs that run, and that passes are likely to get wrong
 # - **oracles**: how to tell that a result is wrong, without calling a right one wrong
@@ -179,8 +179,8 @@ assert sure == 1 and share < 0.5
 
 # %% [markdown]
 # `random_graph` is *well typed by construction*: each node is run on small tensors while the graph grows, so the shape
-# and type of every value are known, and only operands that fit are drawn. NNSmith asks a constraint solver instead,
-# since it wants shapes that nobody has to compute.
+# and type of every value are known, and only operands that fit are drawn. NNSmith asks a constraint solver instead, which
+# chooses shapes without running anything.
 #
 # ## Programs that break passes
 #
@@ -199,7 +199,7 @@ assert sure == 1 and share < 0.5
 
 # %%
 def careless_dce(gm):
-    """Remove what nobody reads."""
+    """Remove calls whose results are not used."""
     for node in reversed(list(gm.graph.nodes)):
         if node.op in ("call_function", "call_method") and not node.users:
             gm.graph.erase_node(node)
@@ -256,21 +256,22 @@ for name, draw_graph in GENERATORS.items():
 plt.title("Careless passes that are exposed")
 plt.xlabel("graphs tried")
 plt.ylabel(f"passes exposed, of {len(PASSES)}")
+plt.yticks(range(len(PASSES) + 1))
 plt.legend()
 plt.show()
 assert curve[-1] == len(PASSES)
 
 # %% [markdown]
-# Arithmetic alone exposes hardly any of them. The last generator, `drawn_graph`, has 340 forms of 14 patterns, each with
-# one thing that is out of the ordinary. A graph takes the next six, so that a hundred graphs have them all. Every fourth
-# graph is a random one with features that are switched on and off at random: a graph that has everything hides faults
-# from each other (*swarm testing*).
+# Arithmetic alone exposes none of them. The last generator, `drawn_graph`, has more than 300 forms of 14 patterns, each
+# with one thing that is out of the ordinary. A graph takes the next six, so that a hundred graphs have them all. Every
+# fourth graph is a random one with features that are switched on and off at random: a graph that has everything hides
+# faults from each other (*swarm testing*).
 #
 # ## Oracles
 #
 # Something must say that a result is wrong: the **oracle**. There are four kinds.
 #
-# | oracle | asks | sees | is blind for |
+# | oracle | asks | sees | is blind to |
 # |---|---|---|---|
 # | crash | does it raise? | faults that raise | wrong numbers |
 # | differential | does another compiler, order, dtype or device agree? | wrong numbers | faults that both have |
@@ -291,12 +292,12 @@ def in_place(gm):
 
 
 gm = program(lambda x: torch.add(x, 1), x)
-after, given = in_place(copy.deepcopy(gm)), x.clone()
-equal = torch.equal(after(given), gm(x))
+after, argument = in_place(copy.deepcopy(gm)), x.clone()
+equal = torch.equal(after(argument), gm(x))
 print(f"breaks says {breaks(in_place, gm)!r}; the results are equal: {equal}")
 print(f"the caller's tensor was {x[0].tolist()}")
-print(f"and is now             {given[0].tolist()}")
-assert breaks(in_place, gm) == "" and not torch.equal(given, x)
+print(f"and is now             {argument[0].tolist()}")
+assert breaks(in_place, gm) == "" and not torch.equal(argument, x)
 
 # %% [markdown]
 # The **outcome** of a program is what it returns *and* what its inputs hold afterwards. To look at it, run on copies.
@@ -314,7 +315,7 @@ for name, (a, b) in {"apart": apart, "together": together}.items():
 assert bool((together[0][0] == 0).all()) and not bool((apart[0][0] == 0).all())
 
 # %% [markdown]
-# And some programs cannot be compared at all: those that draw random numbers. A right compiler may draw in another
+# Some programs cannot be compared at all: those that draw random numbers. A right compiler may draw in another
 # order. Whether a program draws is easy to see: the state of torch's generator moves.
 
 
@@ -369,7 +370,7 @@ assert relative(reordered, *narrow) > wrong > 1e6 * right
 # with all floats widened, inputs and parameters, and compare *there*. The forms, shapes and dtypes, are compared before
 # that, as they are.
 #
-# What is compared relative to what? The difference to the largest number of a tensor: sums that cancel leave tiny
+# Differences are measured relative to the largest number of the tensor, not element by element: sums that cancel leave tiny
 # numbers whose every digit is rounding.
 #
 # Three kinds of numbers need a rule of their own:
@@ -414,8 +415,9 @@ print(f"alarms on careless ones: {hits}")
 # %% [markdown]
 # ## A law as an oracle · stretch
 #
-# Suppose that there is only one compiler, and no eager mode to compare it with. Then compare the compiler with itself:
-# tanh is odd, so tanh(x) = −tanh(−x). Whoever computes both sides and gets two results has a fault, in one of them:
+# Suppose that there is only one compiler, and no eager mode to compare it with. Then compare the compiler with itself,
+# which is *metamorphic* testing: tanh is odd, so tanh(x) = −tanh(−x). A compiler that gets two results for the two sides
+# is wrong on at least one of them:
 
 
 # %%
@@ -654,7 +656,7 @@ for name, gm in {"cse": powers, "dce": written, "const-fold": noise}.items():
 # - **cse**: torch's CSEPass compares the operands of calls with Python's `==`, and 2 == 2.0. The program only computes,
 #   so this breaks a promise: a fault.
 # - **dce**: `eliminate_dead_code` drops the write through a view. But its docstring asks for graphs of functional
-#   operations, so no promise is broken. Whoever calls it on other graphs has a fault, in *their* code.
+#   operations, so no promise is broken. A program that calls it on other graphs has the fault itself.
 # - **const-fold** draws the noise once, when it folds, and each run has the same. Its docstring states no condition: a
 #   fault.
 #
@@ -701,23 +703,23 @@ for name, graphs in {"cse": 60, "const-fold": 20, "onnx-traced": 30}.items():
 # ## A report
 #
 # What a maintainer needs: the promise, the smallest program, what came out and what should have, versions, and a
-# *second oracle*: somebody else who agrees, best of all one that knows nothing of the first. Here it is the same graph
-# in float64, or `torch.export`:
+# *second oracle*: another program that agrees, at best one that shares no code with the first. Here it is the same graph in
+# float64, or `torch.export`:
 
 # %%
 faults = hunt("cse", graphs=60, size=8)
 print(faults[0].report() if faults else "Nothing found.")
 
 # %% [markdown]
-# Before you send it: is it known already? Does the newest version still do it? Is the program one that somebody might
-# have written? In a terminal, `python -m passlab.hunt cse --minutes 5` searches for longer;
-# [docs/faults.md](../docs/faults.md) lists what was found in the pinned versions.
+# Before you send it: is it known already? Does the newest version still do it? Could the program occur in practice? In a
+# terminal, `python -m passlab.hunt cse --minutes 5` searches for longer; [docs/faults.md](../docs/faults.md) lists what
+# was found in the pinned versions.
 #
 # ## Key takeaways
 #
 # - Programs must be well typed to run, and biased towards what passes look for to break anything.
 # - An outcome is what is returned and what is written. Forms are compared as they are, numbers in float64.
-# - Random programs cannot be compared; NaN equals NaN; a false alarm costs more than a miss.
+# - Programs that draw random numbers cannot be compared; NaN equals NaN; a false alarm costs more than a miss.
 # - A law makes one compiler its own second opinion.
 # - Shrink for the same reason. A fault is not a failure, and a broken wish is not a broken promise.
 #
