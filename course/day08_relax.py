@@ -763,8 +763,8 @@ assert costs["with cpu_schedule"].min < costs["TVM's default"].min
 costs
 
 # %% [markdown]
-# The winner depends on the size of the images and on the machine; at 224 x 224 it is usually torch's own kernels. The
-# compiler has one rule for all of them, and compiles the same module for other machines.
+# The winner depends on the size of the images and on the machine. The compiler has one rule for all of them, and compiles
+# the same module for other machines.
 #
 # ### The layout decides what a vector loads
 #
@@ -847,7 +847,7 @@ assert source.count("__global__") == 2
 #   a compiler that fuses nothing unless it is told to, level 0.
 # - A pattern describes calls; a check decides by the readers of their values.
 # - Merged loops trade memory traffic for recomputation. Only a cost model, and then a clock, tells which weighs more.
-# - A schedule changes the order of work, and of a result the last bits at most; search, prune by a model, measure.
+# - A schedule changes the order of work, and at most the last bits of the result; search, prune by a model, measure.
 #
 # ## Further reading
 #
