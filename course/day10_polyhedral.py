@@ -165,7 +165,7 @@ print(len(counted), "pairs by hand")
 
 # %% [markdown]
 # Not every pair carries a value: the element may have been written again in between. **Value-based** flow keeps only
-# the last write before each read: it says which values travel. For legality the memory-based pairs are what counts, as
+# the last write before each read: it says which values travel. For legality the memory-based pairs count, as
 # long as the program keeps its arrays.
 
 # %%
@@ -182,7 +182,7 @@ lattice(
     jacobi.schedule,
     sizes,
     dependences=dependences(jacobi, "flow"),
-    title="jacobi: who needs whom",
+    title="jacobi: the flow dependences",
 )
 
 # %% [markdown]
@@ -583,7 +583,7 @@ race
 # %% [markdown]
 # ## A stencil, skewed and in parallel
 #
-# With only two rows of memory, which take turns, and rows longer than the cache. The dependences are more now (a row is
+# With only two rows of memory, which take turns, and rows longer than the cache. There are more dependences now (a row is
 # written again two steps later), and the same schedule keeps them:
 
 # %%
