@@ -91,9 +91,9 @@ except tvm.error.DiagnosticError:
     print("not a Relay program")
 
 # %% [markdown]
-# But type inference does not check all. It accepts a convolution that never says how many channels it has; the compiler
-# wants to know at its highest level, and fails there. Importers fill these in. If you build a `conv2d` yourself, give
-# it `channels` and `kernel_size`.
+# But type inference does not check everything. It accepts a convolution that never says how many channels it has; the
+# compiler wants to know at its highest level, and fails there. Importers fill these in. If you build a `conv2d` yourself,
+# give it `channels` and `kernel_size`.
 
 # %%
 vague = module(relay.nn.conv2d(x, w, padding=(1, 1)))
@@ -233,7 +233,7 @@ rows.append(
 Table(("pass", *(f"level {level}" for level in seen)), tuple(rows))
 
 # %% [markdown]
-# Read the first column from the left. SimplifyInference and FuseOps run at level 0 already; constants are folded from 2
+# Read each row from the left. SimplifyInference and FuseOps run at level 0 already; constants are folded from 2
 # on; layouts change, equal expressions merge and scales move at 3; 4 adds mathematics that is only nearly right.
 
 # %%
@@ -297,9 +297,9 @@ assert equivalent(block, scaled)
 diff(folded, scaled, title="BackwardFoldScaleAxis, then FoldConstant")
 
 # %% [markdown]
-# Now do the same for the whole ResNet-18, and once more with its parameters left as inputs. TVM's importers leave them
-# so unless you **bind** them, and then there are no constants. 240 constants are folded here: `build_once`, around all
-# of the passes, compiles each kernel once.
+# Now do the same for the whole ResNet-18, and once more with its parameters left as inputs. TVM's importers leave them as
+# inputs, so that there are no constants, unless you **bind** them. 240 constants are folded here: `build_once`, around
+# all of the passes, compiles each kernel once.
 
 # %%
 steps = ("SimplifyInference", "FoldConstant", "BackwardFoldScaleAxis", "FoldConstant")
