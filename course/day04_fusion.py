@@ -815,7 +815,7 @@ diff(right, named, title="Eight nodes with a name")
 # %% [markdown]
 # ### Attention
 #
-# Attention is the group whose fusion has gained most. For $n$ tokens the scores are an $n \times n$ matrix, far larger
+# Attention is a group whose fusion gains a lot. For $n$ tokens the scores are an $n \times n$ matrix, far larger
 # than all inputs and outputs, and five kernels write and read it:
 
 
@@ -895,8 +895,8 @@ assert text.count("T.Buffer(") == 4 and "sblock_alloc_buffer" not in text, (
 
 # %% [markdown]
 # Five operations, one loop nest, one statement in it. Broadcasting has become subscripts: `scale` is read at the column
-# alone. Called from torch, no tensor is copied on the way in or out. DLPack hands over the address, so that TVM looks
-# at torch's own memory:
+# alone. Called from torch, no tensor is copied on the way in or out. DLPack, a protocol that tensor libraries share, hands
+# over the address, so that TVM reads torch's own memory:
 
 # %%
 x, scale, shift = torch.randn(512, 256), torch.rand(256), torch.randn(256)
@@ -1315,7 +1315,7 @@ for each_thread in (16, 32, 64, 128, 255):
 assert min(2048, 65536 // 64) == 1024
 
 # %% [markdown]
-# Few threads cannot hide how long memory takes to answer: a group can be too large for its own good. (Relay's limit on
+# Few threads cannot hide the latency of memory: a group can be too large for its own good. (Relay's limit on
 # the size of a group, which you meet on day 7, was set for the compiler's sake: large groups overflowed its stack while
 # they were lowered, and took long to compile.)
 
