@@ -354,8 +354,8 @@ assert "x * 0 = zeros" not in free and "relu(relu(x)) = relu(x)" in free
 # %% [markdown]
 # The others need a **precondition**: a fact about the operand that the compiler must prove before the rewrite. "x is
 # finite" for `x * 0`; "x has a floating dtype" for `x * 1.0`. For `exp(log(x))` "x is positive" would be one if numbers
-# were exact; as they are rounded, no condition makes that law hold to the last bit. A simplifier is therefore a table
-# of pairs (law, precondition), and a small engine that does not know any law by itself. That is exercise 4.
+# were exact; as they are rounded, no useful condition makes that law hold to the last bit. A simplifier is therefore a
+# table of pairs (law, precondition), and a small engine that does not know any law by itself. That is exercise 4.
 #
 # One more precondition is easily overlooked: `y` may be a tensor of zeros and still change the shape.
 
