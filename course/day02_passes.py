@@ -508,11 +508,12 @@ verdict
 
 # %% [markdown]
 # Infinity times zero is not a number, and a NaN must stay one. `equivalent` also feeds zeros of both signs, infinities,
-# NaNs, denormals, huge numbers, other sizes and dtypes, tensors that are not contiguous; it compares the effects of a
-# program on its inputs and on the random state; and it runs in training mode if you ask for it. Two results agree if
-# they differ by no more than rounding allows; **max ulp** is their distance in *units in the last place*: how many
-# floats lie between them, whatever their size. And they agree if `==` says so: −0 equals 0, so that `x + 0.0` passes
-# for `x` here. You write a small one in exercise 5; exercise 6 uses it to find wrong passes.
+# NaNs, denormals (numbers too small for all their digits), huge numbers, other sizes and dtypes, tensors that are not
+# contiguous; it compares the effects of a program on its inputs and on the random state; and it runs in training mode if
+# you ask for it. Two results agree if they differ by no more than rounding allows; **max ulp** is their distance in
+# *units in the last place*: how many floats lie between them, whatever their size. And they agree if `==` says so: −0
+# equals 0, so that `x + 0.0` passes for `x` here. You write a small one in exercise 5; exercise 6 uses it to find wrong
+# passes.
 
 # %%
 print(equivalent(trace(lambda x: x + 0.0, x), trace(lambda x: x * 1.0, x)))
