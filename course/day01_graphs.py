@@ -147,8 +147,8 @@ except Exception as error:
     bet.compare("an error")
 
 # %% [markdown]
-# Without values the branch cannot be taken. Other IRs can hold one. TorchScript reads the source code instead of running it, and keeps both arms as blocks
-# inside the node:
+# Without values the branch cannot be taken. Other IRs can hold one. TorchScript reads the source code instead of running
+# it, and keeps both arms as blocks inside the node:
 
 
 # %%
@@ -318,8 +318,8 @@ onnx_program = torch.onnx.export(tiny, (x,), dynamo=True, verbose=False)
 draw(onnx_program)
 
 # %% [markdown]
-# **StableHLO** is XLA's input. PyTorch does not export it, so the model is written once more, in JAX, with the same
-# weights. Look for the broadcast: in this IR it is always explicit.
+# **StableHLO** is the input of XLA, the compiler of JAX. PyTorch does not export it, so the model is written once more,
+# in JAX, with the same weights. Look for the broadcast: in this IR it is always explicit.
 
 # %%
 weight, bias = tiny.linear.weight.numpy(), tiny.linear.bias.numpy()
