@@ -386,8 +386,8 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
          DCE.
     Careful: the result has the dtype and shape of what it replaces. `x.size(0)` is a
          number, not a tensor. A call with options (alpha=2, rounding_mode="floor") is
-         another op; an option that is None or False is none. Values that the program
-         writes into (`passlab.fx.effects.written`) are not touched.
+         another op; an option that is None or False does not count. Values that the
+         program writes into (`passlab.fx.effects.written`) are not touched.
     The core: float tensors of one shape, Python operators and F.relu, Python numbers on
          the right, no writes. These laws alone: `x * 1`, `x / 1`, `x - 0`, `-(-x)` and
          `relu(relu(x))`, also one after another. All else stays, like `x + 0`.

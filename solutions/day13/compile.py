@@ -54,7 +54,7 @@ progress("day13")
 # and no other.
 #
 # Everything else with a tensor among its operands, a comparison, too, is an operation of the graph and returns a tensor;
-# but `dim` and `numel` return a number, and are no operations of a graph. `nonzero`, `x[m]` and `closed` return tensors,
+# but `dim` and `numel` return a number, and are not operations of a graph. `nonzero`, `x[m]` and `closed` return tensors,
 # too, which Python computes. Between two breaks (and before the first, and after the last) there is a graph if there is
 # at least one operation, whether its result is used or not.
 #
@@ -596,8 +596,8 @@ def one_graph(steps: list[If | While]) -> fx.GraphModule:
          raises an error, as an index out of range does; with `safe` it raises none.
     Gradients, too: are those of the branches that are taken. What is not taken
          contributes 0, also where its gradient is NaN or inf.
-    Size: each predicate and branch is in it once, those of a loop `most` times; about
-         so many calls, twice as many at most.
+    Size: each predicate and branch is in it once, those of a loop `most` times, and a
+         few calls of `where` for each tensor: at most twice as many calls as that.
 
     Example:  If(x.sum() > 0, (log(x),), (-x,), safe=(1.0,))     becomes
               p = x.sum() > 0;  a = log(where(p, x, 1.0))

@@ -350,7 +350,7 @@ check("day16.extract", extract)
 # %% [markdown]
 # ## 5 · Why two terms are equal · stretch
 #
-# A chain of laws is a proof that anybody can check: each step changes one term into the next. A step is
+# A chain of laws is a proof that is easy to check: each step changes one term into the next. A step is
 # `(name, place, back)`: the name of a law; the place in the term where it is applied; and whether the law is read from
 # right to left. A place is a tuple of numbers, which lead from the whole term, `()`, to a part of it: `(0,)` is the first
 # operand, `(0, 1)` the second operand of the first.
@@ -379,7 +379,7 @@ def chain(
          start, end: terms of at most 15 labels.
          most: how many steps are allowed, 6 or fewer. There may be dozens of terms one
              step from a term: from one end alone, six steps take too long.
-    Out: the steps, in order, at most so many; [] if both terms are the same. None if
+    Out: the steps, in order, at most `most`; [] if both terms are the same. None if
          there is no such chain. Any chain that is short enough will do.
     Not to be called: passlab.egraph.graph.EGraph.explain.
 

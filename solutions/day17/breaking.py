@@ -260,7 +260,7 @@ check("day17.generate", generate)
 # %% [markdown]
 # ## 3 · The smallest graph
 #
-# A compiler fails on a graph of forty operations. Nobody reads a report with such a graph: find a smallest one, with
+# A compiler fails on a graph of forty operations. That is too large for a report: find a smallest one, with
 # inputs, on which the compiler fails *for the same reason*. You cannot look into the compiler; `failure(gm, inputs)`
 # compiles a graph, runs it on inputs, and returns the reason as text (`"fold changes the results"`), or `""` if all is
 # well. The compiler has several faults: a smaller graph may well fail for another reason.
@@ -418,7 +418,7 @@ check("day17.metamorphic", variants)
 #   The operations are add, sub, mul, maximum, neg, abs, tanh and sin. Their operands are nodes, and none has a keyword.
 # - A node that has no value, though nodes after it have, was computed in one kernel with the node that reads it: there
 #   is just one. Such a kernel is known by its operations, in order, and by the type of its last result.
-# - The compiler rounds in its own way: that is no fault. In each failure there is exactly one. All wrong values after it
+# - The compiler rounds in its own way: that is not a fault. In each failure there is exactly one. All wrong values after it
 #   are its consequences, and so may be an error.
 #
 # | fault | is the same fault as |
@@ -500,8 +500,8 @@ check("day17.triage", triage)
 #   failure must be of the same kind: the same error, a form, or values.
 # - The graph only computes: it writes into no tensor, draws no random numbers, and makes no tensor without values
 #   (`torch.empty`), since no pass promises anything then. Any graph that keeps to this counts, whatever the fault.
-# - Counted as operations are calls of functions, methods and modules: reading a parameter is none, `w.dtype` is one
-#   (getattr).
+# - Counted as operations are calls of functions, methods and modules: reading a parameter is not one, but
+#   `w.dtype` is (getattr).
 
 
 # %%
