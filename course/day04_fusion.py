@@ -1019,7 +1019,7 @@ roofline(points, machine)
 # %% [markdown]
 # ## When not to fuse · stretch
 #
-# "Fuse as much as you can" is common advice. Three ways to lose with it, each measured.
+# "Fuse as much as you can" is common advice. Four ways to lose with it, each measured or counted.
 #
 # **Fusing too deep.** A product of matrices, then bias and relu. The product wants its loops in the order i, k, j: the
 # innermost walks along rows, and the compiler makes vectors of it. But in that order no element is finished before all
