@@ -199,7 +199,7 @@ assert math.isclose(gradients(program, 0.7)["x"], slope / (2 * step), rel_tol=1e
 # %% [markdown]
 # Three things make it right. The walk is against the order of the program, so every consumer of a value has had its
 # turn before the value's own rule runs. `mul(b, b)` is a fork, too: both operands give a part. And what the loss does
-# not depend on has no gradient; where one is asked for, it is zero.
+# not depend on has no gradient; where one is needed, it is zero.
 #
 # On day 2 several consumers meant *do not fuse, or compute twice*. Backwards, the same fork is a place where values
 # meet: a copy is the dual of a sum.
@@ -334,7 +334,7 @@ assert best[torch.float32, "none"] > best[torch.float64, "tanh"] / 10
 # is room between the two, and right and wrong are far apart. In float32 there is none: the right rule looks as bad as
 # the wrong one. So gradients are checked in float64.
 #
-# At an edge small steps are no judge at all. They say ½ for ReLU at 0, and the convention says 0.
+# At an edge small steps cannot judge. They say ½ for ReLU at 0, and the convention says 0.
 
 # %%
 h = 1e-6

@@ -327,7 +327,7 @@ for name, f in candidates.items():
 # %% [markdown]
 # The grid is one increasing function of each element. It commutes with what only **moves** elements, and with what
 # **chooses by order**. It does not with what computes: ReLU and padding mean the *number* 0, which is the integer
-# `zero_point`; a sum needs another grid; and −(−128) is no int8. `cat` needs all its operands on one grid. With a scale
+# `zero_point`; a sum needs another grid; and −(−128) is not an int8. `cat` needs all its operands on one grid. With a scale
 # for each channel, even a transpose would have to move the scales along.
 #
 # In the same way a **quantize moves above** f, if nothing else reads f's result. And where the two meet, a pair vanishes:
@@ -506,7 +506,7 @@ for bits in range(18, 24):
 
 # %% [markdown]
 # There are three answers. From some width on, the bound is a proof. Below another, an input settles it. In between the
-# layer alone could overflow, but no input of the network was found for which it does: that is no proof.
+# layer alone could overflow, but no input of the network was found for which it does: that is not a proof.
 #
 # ## Three errors of a layer
 #

@@ -21,7 +21,7 @@
 # - **e-graphs**: sets of equal terms, in which what they share is stored once
 # - **saturation**: rewrites until nothing is new, or until a limit
 # - **extraction and explanation**: the cheapest term, and why it is equal
-# - **laws**: which of them are proved, for which numbers, and how to find laws that nobody wrote
+# - **laws**: which of them are proved, for which numbers, and how a search finds new ones
 #
 # In the exercises, [work/day16/saturation.ipynb](../work/day16/saturation.ipynb), you write the e-graph, saturation,
 # and the laws. The lesson takes about 75 minutes, and 35 more for what is marked stretch.
@@ -221,7 +221,7 @@ for law in SHIFT:
 
 # %% [markdown]
 # It tries each e-node of the class that has the pattern's label, then operand by operand, with what is bound so far. So
-# it finds terms that nobody wrote. If the class of a · 2 gets the e-node a << 1, then (a << 1) / 2 is at the root:
+# it finds terms that were never added. If the class of a · 2 gets the e-node a << 1, then (a << 1) / 2 is at the root:
 
 # %%
 graph.union(graph.add_term(("mul", a, two)), graph.add_term(("shl", a, one)))

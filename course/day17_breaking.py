@@ -185,7 +185,7 @@ assert sure == 1 and share < 0.5
 # ## Programs that break passes
 #
 # A program that runs may still be boring. A pass is seldom wrong on a program that it does not change, and seldom on
-# the one that its author had in mind. What breaks it lies next door:
+# the one that its author had in mind. What breaks it is close by:
 #
 # | what a pass looks for | what is put next to it |
 # |---|---|
@@ -391,7 +391,7 @@ assert jumped > 0 and alike
 
 # %% [markdown]
 # The last line shows a *jump*: where a function jumps, the smallest rounding becomes a large difference, in float64 as
-# well. Inputs that were drawn at random seldom lie on a jump; inputs that are whole numbers often do.
+# well. Inputs that were drawn at random are seldom at a jump; inputs that are whole numbers often do.
 #
 # An oracle has three answers, then: **same**, **different**, and **cannot tell**. A *false alarm* calls a right pass
 # wrong, a *miss* a wrong pass right; "cannot tell" is neither. Both rates of our first oracle, on right passes of day 3

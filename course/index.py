@@ -131,7 +131,7 @@ equivalent(before, after)
 # `solution("day03.cse")` shows an answer once you have tried; when yours is right, `check` offers another right one.
 # After day 4, `milestones()` runs your own passes on ResNet-18, GPT and ViT.
 #
-# Lessons ask for guesses, which nobody grades. `review()` asks a short question about a day that you have begun, at
+# Lessons ask for guesses, which are not graded. `review()` asks a short question about a day that you have begun, at
 # growing intervals if you answer rightly. `fast_track("day03")` is a test of ten minutes: if you pass, you may go on
 # with the next day. `progress()` shows how far you are:
 
