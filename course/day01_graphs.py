@@ -343,7 +343,8 @@ assert difference < 1e-6
 
 # %% [markdown]
 # **HLO** is the IR inside XLA. At first it resembles StableHLO. After XLA's own passes it is a different graph: the
-# element-wise tail has become one *fusion*, a single kernel. You will write such passes.
+# element-wise tail has become one *fusion*, a single kernel. (The other one is the product, which a library computes.)
+# You will write such passes.
 
 # %%
 draw(lowered.compile().as_text(), title="HLO after XLA's passes")
