@@ -94,6 +94,28 @@ def test_a_sum_in_another_order_is_the_same():
     assert not equivalent(parse(source), parse(source.replace("%m[%i]", "%m[0]")))
 
 
+def test_large_numbers_take_branches_that_small_and_huge_ones_do_not():
+    source = """func.func @main(%m: memref<4x64xf32>, %out: memref<4xf32>) {
+      %z = arith.constant 0.0 : f32
+      affine.for %j = 0 to 4 {
+        %s = affine.for %i = 0 to 64 iter_args(%acc = %z) -> (f32) {
+          %x = affine.load %m[%j, %i] : memref<4x64xf32>
+          %n = arith.addf %acc, %x : f32
+          affine.yield %n : f32
+        }
+        %low = arith.constant 50.0 : f32
+        %high = arith.constant 5000.0 : f32
+        %above = arith.cmpf ogt, %s, %low : f32
+        %below = arith.cmpf olt, %s, %high : f32
+        %both = arith.andi %above, %below : i1
+        %r = arith.select %both, %low, %s : f32
+        affine.store %r, %out[%j] : memref<4xf32>
+      }
+      return }"""
+    result = equivalent(parse(source), parse(source.replace("%both, %low", "%both, %s")))
+    assert not result and result.reason.startswith("On large random inputs")
+
+
 def test_what_does_not_run_is_an_error_before_and_a_result_after(chain):
     broken = parse("func.func @main(%a: tensor<4x8xf32>) -> tensor<4x8xf32> { return %a : tensor<4x8xf32> }")
     assert "takes 1 argument;" in equivalent_modules(chain, broken).reason

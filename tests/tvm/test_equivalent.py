@@ -35,7 +35,7 @@ EXPECTED = {
     "text came back": "after is a str, not a program.",
     "no inputs": "equivalent has no inputs to try",
     "trials and devices": ["ordinary (llvm)"],
-    "thorough": ["extreme (llvm)", "nonfinite (llvm)", "ordinary (llvm)", "structured (llvm)"],
+    "thorough": ["extreme (llvm)", "large (llvm)", "nonfinite (llvm)", "ordinary (llvm)", "structured (llvm)"],
     "counterexample": True,
     "node to look at": True,
     "small errors are measured": True,

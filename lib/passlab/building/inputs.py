@@ -18,7 +18,7 @@ from passlab.equivalence.trials import Trials
 from passlab.equivalence.values import nudge
 
 #: the default kinds; "nonfinite" (inf and NaN) is for exercises whose law is about them
-KINDS = ("ordinary", "structured", "extreme", "sizes")
+KINDS = ("ordinary", "structured", "extreme", "large", "sizes")
 ALL_KINDS = (*KINDS, "nonfinite")
 
 #: The sizes of unknown dimensions: in the first trials, and in the trial "sizes".

@@ -234,10 +234,11 @@ class Trials:
             yield Trial("structured", args, edge=True, seed=self.seed)
 
     def _large(self) -> Iterable[Trial]:
-        if self.double and self.floats:
-            args = self._random(self.seed, torch.float64)
+        dtype = torch.float64 if self.double else None
+        if self.floats and (self.double or self.native == torch.float32):  # smaller types have no room
+            args = self._random(self.seed, dtype)
             larger = pytree.tree_map_only(Tensor, lambda t: t * _LARGE if t.is_floating_point() else t, args)
-            yield Trial("large", larger, torch.float64, seed=self.seed)
+            yield Trial("large", larger, dtype, seed=self.seed)
 
     def _sizes(self) -> Iterable[Trial]:
         """Yield a larger batch (and image); if the program rejects it, only a larger batch.
