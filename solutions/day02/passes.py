@@ -264,7 +264,8 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
     Not to be called: passlab.fx.rewrites.conv_bn_relu,
          passlab.capstone.reference.fold_batchnorm, passlab.fx.torch_passes.fuse,
          passlab.quantization.graphs.functional,
-         torch.fx.experimental.optimization.fuse.
+         torch.fx.experimental.optimization.fuse,
+         torch._inductor.fx_passes.pre_grad.fuse_conv_bn.
     The core: the model is not training. A convolution has a bias, a batch norm weight,
          bias and statistics; each module is called once, and each value has one user.
 

@@ -106,7 +106,9 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
            It is not even computed, which alone could take all memory. A parameter is
            not a result: it may have any size.
     Not to be called: passlab.fx.stages.fold, passlab.fx.torch_passes.fold,
-         passlab.capstone.reference.fold_constants.
+         passlab.capstone.reference.fold_constants,
+         torch.fx.experimental.const_fold.split_const_subgraphs,
+         torch._inductor.constant_folding.constant_fold.
 
     The core: functions and Python operators, whose positional operands are tensors and
          numbers; every result is a small tensor, and nothing writes or draws. Each
@@ -277,7 +279,9 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
          too), if between them stands a write or a call that nothing is known about;
          operands that only Python calls equal (1, 1.0 and True; 0.0, -0.0).
     Not to be called: passlab.fx.stages.cse, passlab.fx.torch_passes.merge,
-         passlab.capstone.reference.cse.
+         passlab.capstone.reference.cse,
+         torch.fx.passes.dialect.common.cse_pass.CSEPass.call,
+         torch._functorch.compile_utils.fx_graph_cse.
     The core: calls of functions on tensors and numbers, with keywords or without;
          nothing writes or draws.
 

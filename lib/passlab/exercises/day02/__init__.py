@@ -74,6 +74,7 @@ EXERCISES = (
             "passlab.fx.torch_passes.fuse",
             "passlab.quantization.graphs.functional",
             "torch.fx.experimental.optimization.fuse",
+            "torch._inductor.fx_passes.pre_grad.fuse_conv_bn",
         ),
         helps={"valid": 2, "same": 3, "did": 1, "spared": 3},
     ),

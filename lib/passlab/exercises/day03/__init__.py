@@ -32,6 +32,8 @@ EXERCISES = (
             "passlab.fx.stages.fold",
             "passlab.fx.torch_passes.fold",
             "passlab.capstone.reference.fold_constants",
+            "torch.fx.experimental.const_fold.split_const_subgraphs",
+            "torch._inductor.constant_folding.constant_fold",
         ),
         helps={"valid": 2, "same": 1, "did": 1, "spared": 1, "cost": 3},
     ),
@@ -82,7 +84,13 @@ EXERCISES = (
             "two reads of an attribute refer to the same memory). For a node that reads one of them, put the number "
             "of writes and unknown calls seen so far into the key, so that one in between gives a different key.",
         ),
-        closed=("passlab.fx.stages.cse", "passlab.fx.torch_passes.merge", "passlab.capstone.reference.cse"),
+        closed=(
+            "passlab.fx.stages.cse",
+            "passlab.fx.torch_passes.merge",
+            "passlab.capstone.reference.cse",
+            "torch.fx.passes.dialect.common.cse_pass.CSEPass.call",
+            "torch._functorch.compile_utils.fx_graph_cse",
+        ),
         helps={"valid": 1, "same": 2, "did": 1, "spared": 2},
     ),
     Exercise(
