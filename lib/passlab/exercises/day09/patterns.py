@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from passlab.exercises.day09._passes import judge_pass, promised
@@ -54,9 +55,8 @@ def scalars(lines: str, parameters: str = "x", kind: str = "i32", results: int =
 
 def pattern_case(name: str, text: str, *, did: tuple = (), spared: tuple = (), cost: tuple = ()) -> Case:
     about = [verdict for verdict, expected in (("did", did), ("spared", spared), ("cost", cost)) if expected]
-    return Case(
-        name, lambda: (parse(text, verified=False),), ("valid", "same", *about), expect=Expect(did, spared, cost)
-    )
+    parsed = cache(lambda: parse(text, verified=False))  # the judge builds a case for each answer to it
+    return Case(name, lambda: (parsed().clone(),), ("valid", "same", *about), expect=Expect(did, spared, cost))
 
 
 def at_most(op: str = "", limit: int = 0, why: str = "A law of the table applies.") -> tuple:

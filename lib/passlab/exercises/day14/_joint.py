@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -30,6 +30,13 @@ TRUSTING = (
 )
 
 
+@cache
+def _decompositions() -> dict:
+    from torch._decomp import get_decompositions
+
+    return get_decompositions(TRUSTING)
+
+
 def traced(
     program: Callable[..., Sequence[Tensor]],
     shapes: Mapping[str, tuple[int, ...]],
@@ -42,7 +49,6 @@ def traced(
     `shapes` get gradients. symbolic: whether sizes are symbols. Functions of torch that trust what a forward function
     has saved (`tanh_backward`) are written as other operations: they do not leave a notebook.
     """
-    from torch._decomp import get_decompositions
     from torch.fx.experimental.proxy_tensor import make_fx
 
     written = written or {}
@@ -62,7 +68,7 @@ def traced(
 
     mode = "symbolic" if symbolic else "fake"
     record: Any = make_fx  # its annotations are narrower than what it takes
-    gm = record(run, get_decompositions(TRUSTING), tracing_mode=mode)(*inputs, *tangents)
+    gm = record(run, _decompositions(), tracing_mode=mode)(*inputs, *tangents)
     placeholders = gm.graph.find_nodes(op="placeholder")
     for node, name in zip(placeholders, [*names, *(f"tangent_{i}" for i in range(outputs))], strict=True):
         node.name = node.target = name
