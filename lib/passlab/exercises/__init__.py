@@ -109,6 +109,7 @@ def _call(exercise_id: str) -> Callable:
     return lambda *args: getattr(given_module(exercise_id), "call", call_answer)(*args)
 
 
+@cache
 def service(exercise_id: str) -> Callable | None:
     """Return what tells an answer's arguments from the function that it may call and not look into, or None.
 
