@@ -272,7 +272,7 @@ print(
 # %% [markdown]
 # What are shapes good for? Shape and dtype give each tensor a size in bytes, and with sizes a compiler can plan memory,
 # choose tile sizes, pick a layout and predict cost before anything runs. These are the largest tensors of a small
-# convolutional network:
+# convolutional network in `models.ZOO`, the *zoo* of models in this course:
 
 # %%
 net = models.ZOO["convnet"]
@@ -295,8 +295,8 @@ script = torch.jit.trace(tiny, x)
 draw(script)
 
 # %% [markdown]
-# **torch.export** lowers to ATen, the operators that PyTorch's kernels implement. The weights have become inputs of the
-# graph, and every value has its shape.
+# **torch.export** lowers to ATen, the operators that PyTorch's kernels implement. (A **kernel** is a program that computes
+# one operation on one kind of hardware.) The weights have become inputs of the graph, and every value has its shape.
 
 # %%
 exported = torch.export.export(tiny, (x,))

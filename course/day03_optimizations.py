@@ -377,7 +377,7 @@ share = (x / 3 != x * (1 / 3)).float().mean()
 print(f"x / 3 and x * (1 / 3) differ for {share:.0%} of all values")
 
 # %% [markdown]
-# Eager torch computes `x ** 3` by products in one kernel already, so two kernels gain nothing; a general power is
+# Torch computes `x ** 3` by products in one kernel already, so two kernels gain nothing; a general power is
 # another matter:
 
 # %%
