@@ -175,8 +175,9 @@ assert clock[8] > 500 * clock[0], "time is bytes"
 # proportional to bytes, and fusing gains as much as it saves in traffic. Between the two the data fits into caches,
 # which are faster than the memory that the dotted line assumes.
 #
-# A third bill is easily overlooked. Eager torch allocates memory for every result, and the operating system hands out
-# large pieces page by page, each cleared to zero, when they are first touched:
+# A third bill is easily overlooked. Eager torch, which runs each operation as soon as Python calls it, allocates memory
+# for every result, and the operating system hands out large pieces page by page, each cleared to zero, when they are
+# first touched:
 
 # %%
 large = torch.randn(65536, 256), scale, shift
@@ -337,11 +338,11 @@ class Forms(nn.Module):
 image, kernel = torch.randn(1, 4, 8, 8), torch.randn(4, 4, 3, 3)
 forms = trace(Forms(), torch.randn(8, 8), image, kernel, torch.tensor([1, 3]))
 calls = [node for node in forms.graph.nodes if node.op.startswith("call_")]
-theirs = beside.value("relay", "PATTERN") or {
+relay_numbers = beside.value("relay", "PATTERN") or {
     canonical(node): int(pattern(node)) for node in calls
 }
 rows = []
-for node, (name, number) in zip(calls, theirs.items(), strict=True):
+for node, (name, number) in zip(calls, relay_numbers.items(), strict=True):
     rows.append(
         (str(number), Pattern(number).name, name, canonical(node), pattern(node).name)
     )
@@ -726,12 +727,12 @@ SIMILAR = {
     ),
     "β = 0": (lambda a, b, c: a @ b + 0 * c, square),
 }
-done = {}
+is_gemm = {}
 for name, (program, inputs) in SIMILAR.items():
     after = rewrites.gemm(trace(program, *inputs))
-    done[name] = any(node.target is torch.addmm for node in after.graph.nodes)
-    print(f"{name:<26} {'addmm' if done[name] else 'left alone'}")
-assert list(done.values()) == [True, False, False, False, False]
+    is_gemm[name] = any(node.target is torch.addmm for node in after.graph.nodes)
+    print(f"{name:<26} {'addmm' if is_gemm[name] else 'left alone'}")
+assert list(is_gemm.values()) == [True, False, False, False, False]
 nan = torch.full((8, 8), torch.nan)
 a, b, _ = square
 assert (a @ b + 0 * nan).isnan().all()
@@ -900,9 +901,9 @@ assert text.count("T.Buffer(") == 4 and "sblock_alloc_buffer" not in text, (
 
 # %%
 x, scale, shift = torch.randn(512, 256), torch.rand(256), torch.randn(256)
-seen = tvm.runtime.from_dlpack(x)
+tvm_view = tvm.runtime.from_dlpack(x)
 x[0, 0] = 42
-assert seen.numpy()[0, 0] == 42
+assert tvm_view.numpy()[0, 0] == 42
 one = kernels.kernel(five)
 assert torch.allclose(one(x, scale, shift), five(x, scale, shift), atol=1e-5)
 print(
@@ -951,7 +952,7 @@ assert all(results.values())
 
 # %% [markdown]
 # Where there is a GPU, the same function is compiled for CUDA, its loops bound to threads; a second way goes through
-# Triton. Without one this cell prints a message.
+# Triton, a Python language for such kernels. Without one this cell prints a message.
 
 # %%
 if torch.cuda.is_available():

@@ -208,36 +208,39 @@ class Log:
     """Keeps the names of the passes that run."""
 
     def __init__(self):
-        self.seen = Counter()
+        self.runs = Counter()
 
     def run_before_pass(self, mod, info):
-        self.seen[info.name] += 1
+        self.runs[info.name] += 1
 
 
-seen = {}
+runs_at = {}
 for level in range(5):
     log = Log()
     with tvm.transform.PassContext(opt_level=level, instruments=[log]):
         relay.build(small, "llvm")
-    seen[level] = log.seen
+    runs_at[level] = log.runs
 
 # %%
 WATCHED = ["SimplifyInference", "FuseOps", "FoldConstant", "EliminateCommonSubexpr"]
 WATCHED += ["AlterOpLayout", "ForwardFoldScaleAxis", "FastMath"]
 rows = [
-    (name, *("yes" if seen[level][name] else "" for level in seen)) for name in WATCHED
+    (name, *("yes" if runs_at[level][name] else "" for level in runs_at))
+    for name in WATCHED
 ]
 rows.append(
-    ("all passes, Relay's and TIR's", *(str(runs.total()) for runs in seen.values()))
+    ("all passes, Relay's and TIR's", *(str(runs.total()) for runs in runs_at.values()))
 )
-Table(("pass", *(f"level {level}" for level in seen)), tuple(rows))
+Table(("pass", *(f"level {level}" for level in runs_at)), tuple(rows))
 
 # %% [markdown]
 # Read each row from the left. SimplifyInference and FuseOps run at level 0 already; constants are folded from 2
 # on; layouts change, equal expressions merge and scales move at 3; 4 adds mathematics that is only nearly right.
 
 # %%
-starts = {name: min(level for level in seen if seen[level][name]) for name in WATCHED}
+starts = {
+    name: min(level for level in runs_at if runs_at[level][name]) for name in WATCHED
+}
 assert starts["SimplifyInference"] == starts["FuseOps"] == 0
 assert starts["FoldConstant"] == 2
 assert starts["EliminateCommonSubexpr"] == starts["AlterOpLayout"] == 3
@@ -493,8 +496,10 @@ for depth in (2, 4, 256):
 
 # %%
 table = relay.var("x", shape=(4, 4))
-rows_, more, columns = (relay.nn.softmax(table, axis=axis) for axis in (-1, -1, 0))
-repeats = module(rows_ * more + columns)
+rows_, rows_again, columns = (
+    relay.nn.softmax(table, axis=axis) for axis in (-1, -1, 0)
+)
+repeats = module(rows_ * rows_again + columns)
 merged = run(repeats, "EliminateCommonSubexpr")
 print(cost(repeats, level=0), cost(merged, level=0), sep="\n")
 assert (counts(repeats)["nn.softmax"], counts(merged)["nn.softmax"]) == (3, 2)
@@ -536,10 +541,10 @@ assert len(blocked.kernels) == len(plain.kernels) + 2
 # %%
 like = relay.shape_of(relay.var("like", shape=(2, 3)))
 sized = module(relay.reshape(relay.exp(relay.var("flat", shape=(6,))), like))
-known = run(sized, "FoldConstant", "DynamicToStatic")
-print(sized["main"].ret_type, "→", known["main"].ret_type)
-print(dict(counts(sized)), "→", dict(counts(known)))
-assert "shape_of" in counts(sized) and "shape_of" not in counts(known)
+static = run(sized, "FoldConstant", "DynamicToStatic")
+print(sized["main"].ret_type, "→", static["main"].ret_type)
+print(dict(counts(sized)), "→", dict(counts(static)))
+assert "shape_of" in counts(sized) and "shape_of" not in counts(static)
 
 
 # %% [markdown]

@@ -402,18 +402,18 @@ assert [len(group) for group in shown] == [1, 2] and shown[1][-1] == "sum"
 
 # %%
 def launched(module, inputs, **how):
-    machine, seen = (
+    machine, kernel_names = (
         relax.VirtualMachine(tvm.compile(module, "llvm", **how), tvm.cpu()),
         [],
     )
 
     def note(function, name, before, result, *arguments):
         if before and not name.startswith("vm."):
-            seen.append(name)
+            kernel_names.append(name)
 
     machine.set_instrument(note)
     machine["main"](*[tvm.runtime.tensor(np.asarray(value)) for value in inputs])
-    return seen
+    return kernel_names
 
 
 # %%

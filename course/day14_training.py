@@ -138,9 +138,9 @@ duals = {
     "look up, add at": (lambda x: x[rows], lambda g: at.index_add(0, rows, g)),
 }
 for name, (apply, back) in duals.items():
-    moved = apply(v)
-    g = torch.randn(moved.shape)
-    one_way, other = (moved * g).sum(), (v * back(g)).sum()
+    result = apply(v)
+    g = torch.randn(result.shape)
+    one_way, other = (result * g).sum(), (v * back(g)).sum()
     print(f"{name:<27}{one_way:9.5f}{other:9.5f}")
     assert torch.allclose(one_way, other, atol=1e-5)
 
@@ -588,18 +588,20 @@ class Checkpointed(Deep):
 
 def saved_bytes(module):
     """Return the bytes that autograd saves, without parameters, each memory once."""
-    seen = {}
+    tensors = {}
     parameters = {p.untyped_storage()._cdata for p in module.parameters()}
 
     def save(tensor):
         storage = tensor.untyped_storage()
-        seen.setdefault(storage._cdata, tensor)
+        tensors.setdefault(storage._cdata, tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         module(batch)
     return sum(
-        t.untyped_storage().nbytes() for key, t in seen.items() if key not in parameters
+        t.untyped_storage().nbytes()
+        for key, t in tensors.items()
+        if key not in parameters
     )
 
 

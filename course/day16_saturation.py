@@ -485,13 +485,13 @@ CHOSEN = """x + 0 = x, x + (−0.0) = x, x · 1 = x, x · 0 = 0, x − x = 0, x 
 −(−x) = x, relu(relu x) = relu x, x / 4 = x · 0.25, x / 3 = x · (1 / 3),
 x · 2 = x + x, (x · 3) · 5 = x · 15, (x + y) + z = x + (y + z),
 x · y + x · z = x · (y + z), exp(log x) = x, √(x · x) = |x|"""
-known = {law.text: law for law in laws.LAWS}
-chosen = [known[name.strip()] for name in CHOSEN.replace("\n", " ").split(", ")]
-chosen.append(
+by_text = {law.text: law for law in laws.LAWS}
+selection = [by_text[name.strip()] for name in CHOSEN.replace("\n", " ").split(", ")]
+selection.append(
     laws.Law("tanh(−x) = −tanh x", lambda x: (-x).tanh(), lambda x: -x.tanh(), ())
 )
 slowest = 0.0
-for law in chosen:
+for law in selection:
     verdicts = {}
     for kind, dtype in laws.TYPES.items():
         decision = laws.decide(law, dtype)
@@ -500,7 +500,7 @@ for law in chosen:
     row = (f"{answer}: {', '.join(kinds)}" for answer, kinds in verdicts.items())
     print(f"{law.text:<28}", *row, sep="  ")
 print(f"the longest proof took {slowest:.1f} s")
-assert len(chosen) == 17
+assert len(selection) == 17
 
 # %% [markdown]
 # ("—": the two sides have different types.) Integers obey nearly all of them: wrapping around is arithmetic modulo 2³².
@@ -542,8 +542,8 @@ for when in (lambda x: x > 0, lambda x: (x < math.inf) & ~x.signbit()):
 # ## Right algebra, wrong numbers
 #
 # Rounding breaks nearly every law of tensor algebra: a matrix product is a sum, and its order is not fixed. But one can
-# ask whether two programs are equal *over the reals*. Both are computed with integers modulo a large prime, exactly, on
-# random numbers. If they are different polynomials, they agree with a small chance, which is stated.
+# ask whether two programs are equal *over the reals*. Both are computed with integers modulo a large prime, a **field**,
+# exactly, on random numbers. If they are different polynomials, they agree with a small chance, which is stated.
 #
 # Here are two formulas for a variance, and one in which a square was forgotten, for numbers around 4096:
 
@@ -752,10 +752,10 @@ for finding in discover(("transpose", "neg", "sub", "matmul"), operations=3):
 # %%
 from passlab.egraph.discover import PROPERTIES, same_form
 
-stated = [law.name for law in base if any(same_form(law, p) for p in PROPERTIES)]
-alone = [law.name for law in base if not follows(law.left, law.right, PROPERTIES)]
-print(len(stated), "of", len(base), "are properties:", ", ".join(stated))
-print(len(alone), "does not follow from the properties:", ", ".join(alone))
+properties = [law.name for law in base if any(same_form(law, p) for p in PROPERTIES)]
+underived = [law.name for law in base if not follows(law.left, law.right, PROPERTIES)]
+print(len(properties), "of", len(base), "are properties:", ", ".join(properties))
+print(len(underived), "does not follow from the properties:", ", ".join(underived))
 assert all(follows(p.left, p.right, base) for p in PROPERTIES)
 
 # %% [markdown]

@@ -306,13 +306,13 @@ assert breaks(in_place, gm) == "" and not torch.equal(argument, x)
 
 # %%
 row = x[0]
-apart = copy.deepcopy(x), copy.deepcopy(row)
-together = copy.deepcopy((x, row))
-for name, (a, b) in {"apart": apart, "together": together}.items():
+separate = copy.deepcopy(x), copy.deepcopy(row)
+joint = copy.deepcopy((x, row))
+for name, (a, b) in {"apart": separate, "together": joint}.items():
     b.zero_()
     reached = bool((a[0] == 0).all())
     print(f"copied {name}: a write to the row reaches the matrix: {reached}")
-assert bool((together[0][0] == 0).all()) and not bool((apart[0][0] == 0).all())
+assert bool((joint[0][0] == 0).all()) and not bool((separate[0][0] == 0).all())
 
 # %% [markdown]
 # Some programs cannot be compared at all: those that draw random numbers. A right compiler may draw in another
