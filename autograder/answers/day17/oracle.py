@@ -88,6 +88,30 @@ def _limits(x, y):
             lambda m, x: (x, x + 1, x + 2),
             x,
         ),
+        pair(
+            "another nesting, and no run in float64",
+            "different",
+            "a tuple in the tuple; that float64 does not run comes after it",
+            lambda m, x: (x, (x.to(torch.float32) @ x.new_ones(x.shape).t(), x)),
+            lambda m, x: (x, x.to(torch.float32) @ x.new_ones(x.shape).t(), x),
+            x,
+        ),
+        pair(
+            "another shape, and no run in float64",
+            "different",
+            "keepdim; that float64 does not run comes after it",
+            lambda m, x, y: (x.to(torch.float32) @ y.t()).argmax(1),
+            lambda m, x, y: (x.to(torch.float32) @ y.t()).argmax(1, True),
+            *(x, y),
+        ),
+        pair(
+            "another shape in float64",
+            "different",
+            "in float32 both pick one number; in float64 before picks all",
+            lambda m, x: _ones(x)[(1e8 + (_ones(x).cumsum(0) - 1).clamp(0, 1) > 1e8) | (_ones(x).cumsum(0) == 1)],
+            lambda m, x: _ones(x)[_ones(x).cumsum(0) == 1],
+            x[0],
+        ),
         pair("nothing in it", "same", "the results have no numbers", lambda m, x: x[:0], lambda m, x: x[:0] * 2, x),
         pair(
             "a parameter is no longer written",
@@ -98,7 +122,20 @@ def _limits(x, y):
             x,
             w=x[0] * 2,
         ),
+        pair(
+            "a buffer is no longer written",
+            "same",
+            "what is written into buffers does not count",
+            lambda m, x: m.norm(x),
+            lambda m, x: (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt(),
+            x,
+            norm=lambda: nn.BatchNorm1d(x.shape[1], affine=False),
+        ),
     ]
+
+
+def _ones(x):
+    return x * 0 + 1
 
 
 def _same(n, x, y, z, big, odd, memory):
@@ -354,6 +391,14 @@ def _neither(x, y):
             x,
         ),
         pair(
+            "a draw before the error of after",
+            words,
+            "after draws random numbers, and then raises: the first rule comes first",
+            lambda m, x: x * 2,
+            lambda m, x: (x + torch.rand_like(x)).view(-1, 1009),
+            x,
+        ),
+        pair(
             "a layer that draws",
             words,
             "dropout in training draws",
@@ -563,4 +608,20 @@ one_draw = edited("same", "only looks for draws of before")(
 errors_differ = edited("same", "two programs that raise errors do the same")(("None in wide", "False"))
 crash = edited("did", "cannot tell where after raises an error")(
     ("drawn or (gm is before and outcome is None)", "drawn or outcome is None")
+)
+nesting_late = edited("did", "compares the nesting in float64 alone")(
+    ("nesting == other", "len(old) == len(new) and (nesting == other or not numbers)")
+)
+shapes_late = edited("did", "compares shapes in float64 alone")(
+    ("a.shape != b.shape", "numbers and a.shape != b.shape"),
+    ("torch.allclose(a, b, equal_nan=True)", "a.shape == b.shape and torch.allclose(a, b, equal_nan=True)"),
+)
+shapes_once = edited("did", "compares no shapes in float64")(
+    ("a.shape != b.shape", "not numbers and a.shape != b.shape")
+)
+with_buffers = edited("spared", "compares what buffers hold afterwards")(
+    ("[gm.forward(*inputs), *inputs]", "[gm.forward(*inputs), *inputs, *gm.buffers()]")
+)
+error_first = edited("same", "an error of after decides, though it drew random numbers before")(
+    ("drawn or (gm is before and outcome is None)", "gm is before if outcome is None else drawn")
 )
