@@ -74,6 +74,8 @@ def hidden(seed: int) -> list[Case]:
         case("an item is set", stored, "s0", "x", "y"),
         case("a size that one operation uses", sized, "s0", "s1", "x"),
         case("readers that meet again", meeting, "s0", "x", "y"),
+        case("a value in the middle is returned", in_the_middle, "s0", "x"),
+        case("a value is read, and then written", read_and_written, "s0", "x"),
     ]
 
 
@@ -171,6 +173,18 @@ def meeting(s0: Any, x: Any, y: Any) -> tuple:
     a = y.exp()
     b = a.neg() * x
     return (torch.maximum(b, a + b).tanh(),)
+
+
+def in_the_middle(s0: Any, x: Any) -> tuple:
+    a = (x * 2).relu()
+    return a, a.exp() + 1
+
+
+def read_and_written(s0: Any, x: Any) -> tuple:
+    a = x * 2
+    b = a.tanh()
+    a.add_(1)
+    return (b.neg() + 1,)
 
 
 def long(s0: Any, x: Any) -> tuple:
@@ -295,6 +309,12 @@ pairs = edited("did", "combines two operations, not more")(
 )
 any_reader = edited("valid", "asks whether some reader is in the kernel, not whether all are")(
     ("set(node.users) <= group", "set(node.users) & group")
+)
+returned_too = edited("valid", "does not count it as reading that a value is returned")(
+    ("set(node.users) <= group", "{user for user in node.users if user.op != 'output'} <= group")
+)
+written_too = edited("valid", "does not count it as reading that a value is written")(
+    ("set(node.users) <= group", "{user for user in node.users if 'writes' not in effects(user)} <= group")
 )
 returns_nothing = edited("valid", "forgets to return the graph")(("return gm", "pass"))
 

@@ -45,6 +45,8 @@ def hidden(seed: int) -> list[Case]:
             aten.hypot.default,
             [[INF, INF, -INF, 1.0, 0.0, 3e38], [INF, 1.0, 2.0, -INF, -3.0, 1.0]],
         ),
+        case("hypot, twice 0", aten.hypot.default, [[0.0, 1.0], [0.0, 0.0]]),
+        case("hypot of NaN", aten.hypot.default, [[math.nan, 1.0, math.nan], [2.0, math.nan, 0.0]]),
         case("softmax", aten._softmax.default, [draw * large], rng.choice((0, -2)), False),
         case("log_softmax", aten._log_softmax.default, [draw * large + large], rng.choice((0, -1)), False),
         case("log_softmax of numbers close together", aten._log_softmax.default, [draw * 1e-3 + 50], 1, False),
@@ -205,6 +207,13 @@ overflow = edited("spared", "the correction overflows before it is divided")(
 )
 no_correction = edited("same", "divides by the number of elements, whatever the correction")(
     ("number - correction", "number")
+)
+zeros = edited("spared", "hypot of two zeros is 0 / 0")(("(large == 0) | (large == INF)", "large == INF"))
+numbers_alone = edited("spared", "hypot of NaN is 0")(
+    (
+        "torch.where((large == 0) | (large == INF), large, value)",
+        "torch.where(large > 0, torch.where(large < INF, value, INF), 0.0)",
+    )
 )
 last_only = edited("did", "leaves hypot as it is")(("aten.hypot.default", "None"))
 other_order = edited("same", "counts the elements of the first dimension only")(

@@ -53,6 +53,11 @@ def hidden(seed: int) -> list[Case]:
         failures_case("kernels of two operations", start + 11, pairs * 2),
         failures_case("alone, and in a kernel", start + 12, [*pairs[:2], values("mul"), values("add")] * 2),
         failures_case("three in a kernel", start + 13, [values("mul", "add", "tanh"), values("add", "tanh")] * 2),
+        failures_case(
+            "integers within a kernel",
+            start + 19,
+            [Fault(("neg", "mul"), integer=0), values("neg", "mul"), Fault(("abs", "add"), integer=0)] * 2,
+        ),
         failures_case("drawn", start + 14, drawn),
         failures_case("drawn, some twice", start + 15, [*drawn, *drawn[3:7], error("sin", LONG), error("add", LONG)]),
         failures_case("a single failure", start + 16, [values("mul")], ("valid", "did")),
@@ -167,6 +172,9 @@ def error_first(failures):
 texts_alike = edited("spared", "takes all errors for one")(("return 'error', ...", "return 'error'"))
 numbers_differ = edited("did", "keeps the numbers of a message")((r"""r"'[^']*'|\d+" """, r"""r"'[^']*'" """))
 names_differ = edited("did", "keeps the names in a message")((r"""r"'[^']*'|\d+" """, r"""r"\d+" """))
+types_within = edited("did", "knows a kernel by the types of all its results")(
+    ("kernels[node] = kernel", "kernels[node] = (*kernel, right.dtype)")
+)
 one_type = edited("spared", "asks which operation is wrong, and not of which type")(
     ("return 'values', kernel, right.dtype", "return 'values', kernel")
 )
