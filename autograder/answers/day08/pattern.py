@@ -101,10 +101,30 @@ def activations(e: Any, x: Any, y: Any, w: Any, b: Any, u: Any, v: Any) -> Any:
     return e(op.nn.relu(e(op.add(e(op.matmul(x, y)), w)))), e(op.nn.gelu(e(op.add(e(conv(b, u)), v))))
 
 
+@case("values in between that are read again", module(..., IMAGE, WEIGHT, (4, 1, 1), VECTOR, SQUARE, (8,)), "spared")
+def read_again(e: Any, x: Any, y: Any, w: Any, u: Any, v: Any, b: Any) -> Any:
+    product = e(conv(x, y))
+    total = e(op.add(e(op.matmul(u, v)), b))
+    layers = e(op.nn.relu(e(op.add(product, w)))), e(op.nn.gelu(total))
+    return e(op.add(layers[0], product)), e(op.multiply(layers[1], total))
+
+
+@case(
+    "wide sums of half precision",
+    module(..., *((shape, "float16") for shape in (IMAGE, WEIGHT, VECTOR, SQUARE)), (4, 1, 1), (8,)),
+    *("did", "spared"),
+    run=False,
+)
+def wide_sums(e: Any, x: Any, y: Any, u: Any, v: Any, w: Any, b: Any) -> Any:
+    image = e(op.nn.relu(e(op.add(e(conv(x, y, out_dtype="float32")), w))))
+    return image, e(op.nn.gelu(e(op.add(e(op.matmul(u, v, out_dtype="float32")), b))))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
         case("a bias along the rows of an image", module(wrong_axis, SQUARE_CASE, WEIGHT, (4,)), "spared", run=False),
+        case("the same, in three dimensions", module(wrong_axis, SQUARE_CASE, WEIGHT, (1, 1, 4)), "spared", run=False),
         case("a bias in three dimensions", module(wrong_axis, SQUARE_CASE, WEIGHT, BIAS), "did", "spared"),
         other_layouts,
         case("half precision", module(wrong_axis, *HALF), "spared", run=False),
@@ -113,6 +133,8 @@ def hidden(seed: int) -> list[Case]:
         one_number,
         product_leaves,
         activations,
+        read_again,
+        wide_sums,
         case("a number for each row", module(rows, (8, 8), SQUARE, (8, 1)), "spared", run=False),
         case("a batch of products", module(rows, (3, 2, 8), (3, 8, 8), (8,)), "spared", run=False),
         case("a batch and one weight", module(rows, (3, 2, 8), SQUARE, (8,)), "did", "spared"),
@@ -227,6 +249,18 @@ conv_dtype = edited("spared", "looks at the dtype of convolutions alone")(
 )
 not_half = edited("spared", "leaves out half precision alone")(
     ('str(product.dtype) == "float32"', 'str(product.dtype) != "float16"')
+)
+read_in_the_block = edited("spared", "asks whether the values in between leave the block, not who else reads them")(
+    (
+        "isinstance(variable, relax.DataflowVar) and len(context.var_usages[variable]) == 1",
+        "isinstance(variable, relax.DataflowVar)",
+    )
+)
+operand_dtype = edited("did", "asks for float32 operands, not for a float32 product")(
+    ('str(product.dtype) == "float32"', 'str(context.annotated_expr["product"].args[0].ty.dtype) == "float32"')
+)
+any_place = edited("spared", "takes a bias along another dimension of the same size")(
+    ("... == shape", "sorted(...) == sorted(shape)")
 )
 any_number = edited("spared", "takes one number for all channels for a bias, because it broadcasts")(
     ("... == shape", "all(a in (1, b) for a, b in zip(..., shape, strict=True))")

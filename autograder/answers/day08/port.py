@@ -78,6 +78,12 @@ def wide_sums(e: Any, x: Any, w: Any) -> Any:
     return e(op.nn.relu(e(conv(x, w, out_dtype="float32"))))
 
 
+@case("convolutions of other dimensions", module(..., (1, 4, 6), (4, 4, 3), IMAGE, WEIGHT), *BOTH, run=False)
+def other_dimensions(e: Any, x: Any, w: Any, y: Any, v: Any) -> Any:
+    back = e(op.nn.relu(e(op.nn.conv2d_transpose(y, v))))
+    return e(op.nn.relu(e(op.nn.conv1d(x, w)))), e(op.nn.relu(e(conv(back, v))))
+
+
 @case("two relus of one conv", module(..., IMAGE, WEIGHT), *BOTH, run=False)
 def two_relus(e: Any, x: Any, w: Any) -> Any:
     y = e(conv(x, w))
@@ -330,6 +336,9 @@ every_function = edited("spared", "goes into primitive functions as well")(
 loses_attributes = edited(
     "same", "makes a new convolution without stride, padding, dilation and groups, or forgets Primitive"
 )(("tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)", "relax.op.nn.conv2d(*operands)"))
+any_convolution = edited("did", "takes conv1d and conv2d_transpose for conv2d")(
+    ('operator(conv) != "relax.nn.conv2d"', 'not operator(conv).startswith("relax.nn.conv")')
+)
 relu_six = edited("same", "clips at 6: that is relu6")(('call.args[0], 0, float("inf")', "call.args[0], 0, 6.0"))
 does_not_clip = edited("did", "fuses and does not clip what is left, or clips off the inf that relu keeps")(
     ('relax.op.clip(call.args[0], 0, float("inf"))', "call")
