@@ -101,6 +101,8 @@ def press(page, sign: str, row: str, message: str) -> None:
     """Click the sign in a row of a table of formgrader, and read and close the message that comes."""
     page.locator("tr", has=page.get_by_text(row, exact=True)).locator(f".glyphicon-{sign}").click()
     expect(page.locator(".modal-body")).to_contain_text(message, timeout=120_000)
+    # Bootstrap leaves the backdrop of a dialog that is closed while it fades in.
+    page.wait_for_function("document.querySelector('.modal.in') && !document.getAnimations().length")
     page.locator(".modal-footer button").click()
     expect(page.locator(".modal-backdrop")).to_have_count(0)
 
