@@ -391,7 +391,7 @@ assert jumped > 0 and alike
 
 # %% [markdown]
 # The last line shows a *jump*: where a function jumps, the smallest rounding becomes a large difference, in float64 as
-# well. Inputs that were drawn at random are seldom at a jump; inputs that are whole numbers often do.
+# well. Inputs that were drawn at random are seldom at a jump; inputs that are whole numbers often are.
 #
 # An oracle has three answers, then: **same**, **different**, and **cannot tell**. A *false alarm* calls a right pass
 # wrong, a *miss* a wrong pass right; "cannot tell" is neither. Both rates of our first oracle, on right passes of day 3
