@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import signal
 import sys
 import time
 
@@ -48,3 +49,15 @@ def test_behind_a_slow_import_the_limit_begins_anew_once(tmp_path, monkeypatch, 
     late = pytest.raises(guards.OutOfTime) if work > 1 else contextlib.nullcontext()
     with late, guards.time_limit(0.6):
         assert answer() == "done"
+
+
+def test_a_signal_that_was_pending_does_not_end_the_limit_that_began_anew(tmp_path, monkeypatch):
+    """Behind an import both signals may be pending: the first begins the limit anew, the second is of the old one."""
+    slow_to_import(0.7, tmp_path, monkeypatch)
+    signals = (signal.SIGALRM, signal.SIGPROF)
+    with guards.time_limit(0.6):
+        importlib.import_module("slow_to_import")
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        while not signal.sigpending().issuperset(signals):
+            pass
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)

@@ -75,9 +75,9 @@ def time_limit(seconds: float):
         for timer, _, length in timers:
             signal.setitimer(timer, length, 0.2)
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(_: int, frame: FrameType | None) -> None:
         nonlocal limit, before, in_an_import, renewed
-        if number == signal.SIGALRM and not limit.over(cpu_time() - before):
+        if not limit.over(cpu_time() - before):  # the clock's signal, or one that was pending as the limit began anew
             return
         if _imports(frame):
             if next(waits) < IMPORT_WAITS:
