@@ -17,12 +17,10 @@ from functools import cache, partial
 from typing import Any, NoReturn
 
 from autograder.engine import wire
+from passlab.exercises import Service
 from passlab.judge import Case
 from passlab.process.error_text import reason
 from passlab.process.messages import ClosedError, MessageError, receive, send
-
-#: What a service is: of a case, the arguments for the answer, and the function that comes after them.
-Service = Callable[[Case], tuple[tuple, Callable]]
 
 
 def serve(question: socket.socket, link: socket.socket, service: Service) -> NoReturn:

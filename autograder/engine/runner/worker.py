@@ -18,7 +18,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from functools import cache, partial
 from typing import Any, NoReturn
@@ -195,7 +195,7 @@ def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> NoReturn:
     """Run each question's answer on the cases that arrive over its socket until all are closed; end the process."""
     try:
         shell.mute()
-        answers: dict[socket.socket, tuple[Any, Any, str]] = {}
+        answers: dict[socket.socket, tuple[Exercise, Any, str]] = {}
         while questions:
             for question in select.select(list(questions), [], [])[0]:
                 try:
@@ -204,26 +204,23 @@ def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> NoReturn:
                     del questions[question]
                     continue
                 if question not in answers:
-                    answers[question] = _answer_of(shell, questions[question])
+                    answers[question] = _answer_of(shell, questions[question], question)
                 exercise, answer, error = answers[question]
                 build = cache(partial(wire.decode, bytes(payload)))  # the judge's arguments, every time
-                if exercises.service(exercise.id):
-                    exercise = replace(exercise, call=partial(_call_with, remote.Stub(question)))
                 send(question, *_outcome(exercise, answer, error, Case("", build, tuple(head["about"]))))
         os._exit(0)
     finally:
         os._exit(1)
 
 
-def _answer_of(shell: Shell, cell: Cell) -> tuple[Any, Any, str]:
+def _answer_of(shell: Shell, cell: Cell, question: socket.socket) -> tuple[Exercise, Any, str]:
     """Return the exercise, the answer, and why there is no answer, or ""."""
     exercise = exercises.find(cell.exercise)
+    if exercises.service(exercise.id):
+        stub = remote.Stub(question)
+        exercise = replace(exercise, call=partial(exercises.call_with_service, lambda case: (case.build(), stub)))
     answer, error = shell.value(cell.answer, exercise.seconds)
     return exercise, answer, error or why_not_an_answer(exercise, answer)
-
-
-def _call_with(function: Callable, answer: Callable, case: Case) -> Any:
-    return answer(*case.build(), function)
 
 
 def _outcome(exercise: Exercise, answer: Any, error: str, case: Case) -> tuple[dict, bytes]:

@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from types import ModuleType
+from typing import Any
 
 from passlab import course_paths, given
 from passlab.judge import Case, Core, Exercise, Written, call_answer, cases_in
@@ -31,6 +32,9 @@ from passlab.judge import Case, Core, Exercise, Written, call_answer, cases_in
 CORE = "-core"
 _OWN = course_paths.package_dirs("lib/passlab/exercises")
 __path__ += _OWN
+
+#: Of a case, the answer's arguments, and a function that comes after them, which it may call and not look into.
+Service = Callable[[Case], tuple[tuple, Callable]]
 
 
 @cache
@@ -106,16 +110,25 @@ def _visible(exercise_id: str) -> list[Case]:
 
 def _call(exercise_id: str) -> Callable:
     """Return the function that runs an answer on a case; the module of the exercise is imported at the first call."""
-    return lambda *args: getattr(given_module(exercise_id), "call", call_answer)(*args)
+
+    def call(answer: Callable, case: Case) -> Any:
+        if provide := service(exercise_id):
+            return call_with_service(provide, answer, case)
+        return getattr(given_module(exercise_id), "call", call_answer)(answer, case)
+
+    return call
 
 
 @cache
-def service(exercise_id: str) -> Callable | None:
-    """Return what tells an answer's arguments from the function that it may call and not look into, or None.
-
-    Given a case, it returns the arguments, and the function that comes after them.
-    """
+def service(exercise_id: str) -> Service | None:
+    """Return what gives an answer a function that it may call and not look into, or None."""
     return getattr(given_module(exercise_id), "service", None)
+
+
+def call_with_service(service: Service, answer: Callable, case: Case) -> Any:
+    """Return the answer's result on its arguments and, after them, the function."""
+    arguments, function = service(case)
+    return answer(*arguments, function)
 
 
 @cache

@@ -25,7 +25,7 @@ from passlab.fx.programs import Program, Run, preserve_state
 from passlab.fx.values import values_of
 from passlab.judge import Case
 
-__all__ = ["CALLS", "OPERATIONS", "Compiler", "Fault", "call", "values_of"]
+__all__ = ["CALLS", "OPERATIONS", "Compiler", "Fault", "service", "values_of"]
 
 #: The most calls of `failure` for one graph.
 CALLS = 1_000
@@ -122,9 +122,3 @@ def service(case: Case) -> tuple[tuple, Callable]:
     """Return a graph with its inputs, and the compiler's function `failure`, which knows the faults."""
     gm, inputs, faults = case.build()
     return (gm, inputs), Compiler(faults).failure
-
-
-def call(answer: Callable, case: Case) -> Any:
-    """Return what an answer makes of a graph, its inputs, and `failure`."""
-    arguments, failure = service(case)
-    return answer(*arguments, failure)
