@@ -76,7 +76,7 @@ def hidden(seed: int) -> list[Case]:
         ),
         case(
             "a branch that fails on what the other takes",
-            indexed,
+            lambda: indexed(4),
             *([[0.5, base, -2.0], [float(n)]] for n in (4, 5, 7, 8)),
         ),
         case(
@@ -85,6 +85,23 @@ def hidden(seed: int) -> list[Case]:
             *([[0.5, base, -2.0], [float(n)]] for n in (3, 4, 6)),
         ),
         case("a long predicate", questioned, [[base], [0.5], [-1.0]], [[-base], [0.5], [-1.0]]),
+        case("one long branch of four tensors", branched, *([[x], [0.5], [-1.0], [2.0]] for x in (base, -base))),
+        case("a long turn of four tensors", turned, *([[x], [0.5], [-1.0], [2.0]] for x in (base, -base))),
+        case(
+            "a safe number below 0",
+            lambda: indexed(-8),
+            *([[0.5, base, -2.0], [float(n)]] for n in (-8, -7, -5, -4)),
+        ),
+        case(
+            "a safe number that is not whole",
+            lambda: indexed(11, 0.5),
+            *([[0.5, base, -2.0], [n]] for n in (5.5, 6.0, 7.0, 7.5)),
+        ),
+        case(
+            "operands in lists and under keywords",
+            gathered,
+            *([[x, 2.0, base], [-3.0, 1.0, 0.5]] for x in (0.5, 4.0)),
+        ),
     ]
 
 
@@ -115,15 +132,18 @@ def _at(x: Any, n: Any, first: int) -> Any:
     return x * torch.index_select(x, 0, n.long() - first)
 
 
-def indexed() -> list[Step]:
-    """Return a step in which only the second of the safe numbers is an index, and only it is one for both branches."""
+def indexed(first: int, unit: float = 1.0) -> list[Step]:
+    """Return a step on x and n in which x is read at n / unit - first, or two less.
+
+    Only the second of the safe numbers is such an n for both branches.
+    """
     return [
         step(
             "xn",
-            lambda x, n: n.sum() < 6.5,
-            lambda x, n: (_at(x, n, 4), n),
-            lambda x, n: (_at(x, n, 6), n),
-            safe=[-7.0, 6.0],
+            lambda x, n: n.sum() < (first + 1.5) * unit,
+            lambda x, n: (_at(x, n / unit, first), n),
+            lambda x, n: (_at(x, n / unit, first + 2), n),
+            safe=[-7.0, (first + 2) * unit],
         )
     ]
 
@@ -141,6 +161,40 @@ def questioned() -> list[Step]:
         return x.sum() > 0
 
     return [step("xyz", predicate, lambda x, y, z: (y, z, x), lambda x, y, z: (z, x, y), safe=[0.0, 0.0, 0.0])]
+
+
+def _waves(x: Any) -> Any:
+    for _ in range(40):
+        x = torch.sin(x)
+    return x
+
+
+def branched() -> list[Step]:
+    """Return a step with one branch of many more calls than the rest."""
+    yes = lambda x, y, z, w: (_waves(x), x, y, z)  # noqa: E731
+    return [step("xyzw", positive_first, yes, lambda *state: state, safe=[0.0] * 4)]
+
+
+def turned() -> list[Step]:
+    """Return a loop whose turn has many more calls than its predicate."""
+    return [step("xyzw", positive_first, lambda x, y, z, w: (_waves(x) - 1, x, y, z), 2, safe=[0.0] * 4)]
+
+
+def positive_first(x: Any, *others: Any) -> Any:
+    return x.sum() > 0
+
+
+def gathered() -> list[Step]:
+    """Return steps whose calls have operands in lists and keyword arguments."""
+    return [
+        step(
+            "xy",
+            lambda x, y: torch.cat([x, y]).sum(dim=0) > 3,
+            lambda x, y: (torch.stack([x, y]).sum(dim=0), torch.cumsum(y, dim=0)),
+            lambda x, y: (x - x.mean(dim=0, keepdim=True), torch.clamp(y, min=0.25)),
+            safe=[0.0, 0.0],
+        )
+    ]
 
 
 def mixed() -> list[Step]:
@@ -231,6 +285,51 @@ predicate_for_each = edited("cost", "computes the predicate of an if once more f
     (
         "state = choose(p, yes, no)",
         "state = [choose(inline(step.predicate, state), [a], [b])[0] for a, b in zip(yes, no, strict=True)]",
+    )
+)
+branch_for_each = edited("cost", "computes a branch of an if once for each tensor")(
+    (
+        "yes = inline(step.yes, choose(p, state, step.safe))",
+        "yes = [inline(step.yes, choose(p, state, step.safe))[at] for at in range(len(state))]",
+    )
+)
+turn_for_each = edited("cost", "computes a turn of a loop once for each tensor")(
+    (
+        "turn = inline(step.body, choose(p, state, step.safe))",
+        "turn = [inline(step.body, choose(p, state, step.safe))[at] for at in range(len(state))]",
+    )
+)
+size_of_safe = edited("same", SAFE.format("takes a safe number without its sign"))(
+    ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, choose(p, state, map(abs, step.safe)))"),
+    ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, choose(p, map(abs, step.safe), state))"),
+    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, choose(p, state, map(abs, step.safe)))"),
+)
+whole_safe = edited("same", SAFE.format("cuts a safe number to a whole one"))(
+    ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, choose(p, state, map(int, step.safe)))"),
+    ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, choose(p, map(int, step.safe), state))"),
+    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, choose(p, state, map(int, step.safe)))"),
+)
+COPY = "return graph.graph_copy(part.graph, dict(zip(places, values, strict=True)))"
+ONE_BY_ONE = """
+env = dict(zip(places, values, strict=True))
+for node in part.graph.nodes:
+    args = {args}
+    if node.op == "output":
+        return tuple(args[0]) if isinstance(args[0], list | tuple) else args[0]
+    if node.op != "placeholder":
+        env[node] = graph.create_node(node.op, node.target, args, {kwargs})
+"""
+no_keywords = edited("same", "forgets the keyword arguments of a call when it copies the graph")(
+    (COPY, ONE_BY_ONE.format(args="fx.node.map_arg(node.args, env.__getitem__)", kwargs="{}"))
+)
+outer_operands = edited("same", "does not look for operands in lists when it copies the graph")(
+    (
+        COPY,
+        ONE_BY_ONE.format(
+            args="tuple(env.get(x, x) if isinstance(x, fx.Node) else tuple(env[y] for y in x)"
+            ' if node.op == "output" else x for x in node.args)',
+            kwargs="node.kwargs",
+        ),
     )
 )
 a_turn_less = edited("same", "lets a loop turn once less")(("range(step.most)", "range(step.most - 1)"))
