@@ -336,7 +336,7 @@ def detached(gm):
         (one_result, "valid", "The graph should return a tuple of 1 tensor, the state after the last step."),
         (a_module, "valid", "Node layer refers to a part of the module."),
         (a_sum, "same", "For x = [1, 2], the new x should be a tensor of shape (2,)."),
-        (stops, "same", "The graph does not run: IndexError"),
+        (stops, "same", "the graph does not run: IndexError"),
         (detached, "did", "For x = [1, 2], the gradient of x is [0, 0] and should be [3, 3]."),
     ],
 )

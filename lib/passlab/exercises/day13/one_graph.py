@@ -168,7 +168,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         try:
             actual = differentiate(after, state)
         except Exception as error:
-            reason = f"For {arguments}, the graph does not run: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            text = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            reason = f"For {arguments}, the graph does not run: {text}"
             messages = {verdict: message or reason for verdict, message in messages.items()}
             break
         for verdict, subject, one, other in zip(
