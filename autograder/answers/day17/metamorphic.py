@@ -49,7 +49,7 @@ def hidden(seed: int) -> list[Case]:
     for name in ("add", "sub", "mul", "maximum"):
         text = f"{name} is wrong where the first operand is the larger one"
         law(name, of_two(getattr(torch, name)), {text: larger_first(name)}, wide, small)
-    dim = rng.randrange(3)
+    dim = rng.randrange(2)  # not the last one
     entry = "the last entry counts too much in a sum"
     law("sum", lambda m, x: torch.sum(x, dim), {entry: last_entry("sum")}, (a, b, c))
     law("sum, kept", lambda m, x: torch.sum(x, -1, keepdim=True), {entry: last_entry("sum")}, (a, b))
@@ -70,11 +70,15 @@ def hidden(seed: int) -> list[Case]:
     law(
         "two in a row, and a second reader",
         lambda m, x: torch.div(calls[second](e := calls[first](x)), torch.atan(e)),
-        row,
+        row | {f"{first} and atan in a row are wrong": in_a_row(first, "atan")},
     )
+    quotient = {"exp and div in a row are wrong": in_a_row("exp", "div")}
+    law("two in a row, the first as second operand", lambda m, x: torch.div(x, torch.exp(x)), quotient)
     twice = {"a value that two nodes read is wrong": shared}
     law("read twice", lambda m, x: torch.div(e := torch.sigmoid(torch.exp(x)), torch.exp(e)), twice)
     law("read by three", lambda m, x: torch.div(torch.div(e := torch.exp(x), torch.exp(e)), torch.sqrt(e)), twice)
+    odd = {"tanh is wrong for negative operands": negative("tanh")}
+    law("an input that nothing reads", lambda m, x, y: divided(torch.tanh)(m, x), odd, wide, small)
     whole = {
         "add is wrong where the first operand is the larger one": larger_first("add"),
         "tanh is wrong for negative operands": negative("tanh"),
@@ -206,6 +210,50 @@ def a_thousandth(gm):
 @wrong("valid", "returns graph and law in pairs")
 def pairs(gm):
     return [(gm, other) for other in by_others(gm)]
+
+
+@wrong("did", "keeps apart what reads its first operand, and nothing else")
+def apart_at_first_operands(gm):
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for node in [node for node in graph.nodes if node.op == "call_function"]:
+        readers = [reader for reader in node.users if reader.args[0] is node]
+        with graph.inserting_after(node):
+            apart = graph.call_method("clone", (node,))
+        for reader in readers:
+            reader.update_arg(0, apart)
+    return [_rewritten(gm, _BY_OTHERS), fx.GraphModule(gm, graph), _unshared(gm)]
+
+
+@wrong("did", "keeps each value apart from the first node that reads it, and from no other")
+def apart_from_the_first(gm):
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for node in [node for node in graph.nodes if node.op == "call_function"]:
+        first = next(iter(node.users))
+        with graph.inserting_after(node):
+            first.replace_input_with(node, graph.call_method("clone", (node,)))
+    return [_rewritten(gm, _BY_OTHERS), fx.GraphModule(gm, graph), _unshared(gm)]
+
+
+@wrong("same", "takes sums and softmax along the last dimension")
+def along_the_last(gm):
+    laws = {
+        "sum": lambda x, dim, keepdim=False: torch.sum(x.flip(-1), -1, keepdim=keepdim),
+        "softmax": lambda x, dim: torch.softmax(x.flip(-1), -1).flip(-1),
+    }
+    return [_rewritten(gm, _BY_OTHERS | laws), *by_others(gm)[1:]]
+
+
+@wrong("valid", "leaves out inputs that nothing reads")
+def unread_inputs(gm):
+    graphs = by_others(gm)
+    for other in graphs:
+        for node in other.graph.find_nodes(op="placeholder"):
+            if not node.users:
+                other.graph.erase_node(node)
+        other.recompile()
+    return graphs
 
 
 no_keyword = edited("did", "looks for dim in its place only")(
