@@ -131,6 +131,19 @@ def rounding(target, without):
     return gm, [_X]
 
 
+@wrong("did", "leaves layers in training, where fuse refuses them: the graph runs in evaluation mode")
+def in_training(target, without):
+    if target != "fuse":
+        return other_faults(target, without)
+    layers, x = (_linear(), _X) if "Linear" not in without else _convolution()
+    return _traced(lambda m, x: m.norm(m.layer(x)), **layers).train(), [x]
+
+
+def _convolution():
+    torch.manual_seed(0)
+    return {"layer": nn.Conv1d(2, 2, 1), "norm": nn.BatchNorm1d(2)}, torch.linspace(-1, 1, 12).view(2, 2, 3)
+
+
 @wrong("spared", "lets the graph write, so that the pass promises nothing")
 def writes(target, without):
     if target != "cse":
@@ -167,6 +180,12 @@ def alone(target, without):
 def no_run(target, without):
     gm, inputs = other_faults(target, without)
     return gm, [torch.ones(5, 7, 2, 2, 2) for _ in inputs]
+
+
+@wrong("valid", "returns more numbers than any fault needs")
+def many_numbers(target, without):
+    gm, inputs = other_faults(target, without)
+    return gm, [x.repeat(100, *[1] * (x.ndim - 1)) for x in inputs]
 
 
 any_name = edited("spared", "forgets what the graph must do without")(("names.isdisjoint(without)", "names"))
