@@ -298,6 +298,16 @@ def ill_typed(name):
     return [*_BY_NAME[name](), (program(lambda m, x, y: x @ y, (3, 4), (4, 3))[0], (X, X))]
 
 
+@wrong("valid", "puts all that comes to mind into one graph")
+def one_large_graph(name):
+    return [program(lambda m, x: [f(m, x) for f in (*NEAR, *NEAR)], N)]
+
+
+@wrong("valid", "takes tensors of a real size")
+def large_inputs(name):
+    return [*_BY_NAME[name](), program(lambda m, x, y: (x - y, y - x), (20, 30), (20, 30))]
+
+
 few_numbers = edited("cost", "ordinary inputs: no NaN, no infinity, no unsigned integers")(
     ("torch.tensor([0.0, torch.inf, -torch.inf, torch.nan, -3.0, 1e30])", "torch.tensor([1.0, 2.0])"),
     ("torch.tensor([0, 1, 2], dtype=torch.uint8)", "torch.tensor([0, 1, 2])"),

@@ -31,7 +31,8 @@ def differ(before: Run, after: Run, tolerance: Tolerance = EXACT) -> str:
 def why_not_a_program(value: Any, subject: str, most: int) -> str:
     """Return why a value is not a pair of a graph, with at most `most` operations, and a tuple of tensors."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        return f"{subject} must be a pair of a graph and its inputs; it is {shown(value)}."
+        form = "a GraphModule" if isinstance(value, fx.GraphModule) else shown(value)
+        return f"{subject} must be a pair of a graph and its inputs; it is {form}."
     gm, inputs = value
     if reason := why_not_valid(None, gm):
         return f"{subject}: {reason}"
@@ -39,7 +40,7 @@ def why_not_a_program(value: Any, subject: str, most: int) -> str:
         return f"The inputs of {subject[:1].lower() + subject[1:]} must be a tuple of tensors."
     if len(inputs) != len(gm.graph.find_nodes(op="placeholder")):
         count = len(gm.graph.find_nodes(op="placeholder"))
-        return f"{subject} takes {plural(count, 'input')}, and {plural(len(inputs), 'tensor')} are there for them."
+        return f"{subject} has {plural(count, 'input')}; you return {plural(len(inputs), 'tensor')}."
     if sum(x.numel() for x in inputs) > 1_000:
         return f"The inputs of {subject[:1].lower() + subject[1:]} have more than 1,000 numbers."
     if (count := operations(gm)) > most:
