@@ -55,6 +55,7 @@ def without(rng) -> list[Case]:
         "both ends are NaN": (math.nan, math.nan),
         "nothing was seen": (math.inf, -math.inf),
         "the high end is infinite": (-a, math.inf),
+        "the low end is infinite": (-math.inf, a),
         "both ends are infinite": (-math.inf, math.inf),
         "empty, above 0": (2 * a, a),
         "empty, below 0": (-a, -2 * a),
@@ -134,6 +135,9 @@ float_zero = edited("valid", "returns a zero point that is no integer")(
 )
 no_infinity = edited("spared", "refuses NaN, and forgets infinite ends")(
     ("not (math.isfinite(low) and math.isfinite(high))", "math.isnan(low) or math.isnan(high)")
+)
+infinite_above = edited("spared", "looks for infinity at the high end only")(
+    ("not (math.isfinite(low) and math.isfinite(high))", "math.isnan(low) or not math.isfinite(high)")
 )
 by_comparison = edited("spared", "compares with infinity, and forgets that NaN is neither smaller nor larger")(
     ("not (math.isfinite(low) and math.isfinite(high))", "low == -math.inf or high == math.inf")
