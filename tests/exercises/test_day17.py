@@ -65,7 +65,7 @@ def test_each_faulty_pass_has_a_graph_of_its_own_day(name):
     ("graphs", "verdict", "sentence"),
     [
         ([program(lambda m, x: x + 1, (2,))] * 51, "valid", "There are 51 graphs; at most 50 are allowed."),
-        ([(program(lambda m, x: x + 1, (2,))[0], ())], "valid", "Graph 0 takes 1 input, and 0 tensors are there"),
+        ([(program(lambda m, x: x + 1, (2,))[0], ())], "valid", "Graph 0 has 1 input; you return 0 tensors"),
         ([program(lambda m, x: x + 1, (2000,))], "valid", "The inputs of graph 0 have more than 1,000 numbers."),
         ([program(lambda m, x: sum([x] * 30), (2,))], "valid", "Graph 0 has 30 operations; at most 20 are allowed."),
         ([(program(lambda m, x: x.view(3), (3,))[0], (torch.ones(2),))], "valid", "Graph 0 does not run on its inputs"),
