@@ -227,6 +227,20 @@ def for_each_reader(gm, grids):
     return gm
 
 
+@wrong("spared", "gives biases a pair, too")
+def paired_biases(gm, grids):
+    gm = asking(gm, grids)
+    for layer in [node for node in gm.graph.nodes if node.target in (F.linear, F.conv2d)]:
+        x, weight, *rest = layer.args
+        if rest and rest[0] is not None:
+            with gm.graph.inserting_before(layer):
+                q = gm.graph.call_function(quantize, (rest[0], 2.0**-6, 0, 8))
+                dq = gm.graph.call_function(dequantize, (q, 2.0**-6, 0, 8))
+            layer.args = (x, weight, dq, *rest[1:])
+    gm.recompile()
+    return gm
+
+
 moved_too = edited("did", "puts the pair behind what moves")(("while operand.target in MOVES: ...", "if False: ..."))
 one_move = edited("did", "goes back over one move only")(
     ("while operand.target in MOVES: ...", "if operand.target in MOVES: ...")

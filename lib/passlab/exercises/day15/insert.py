@@ -238,7 +238,7 @@ class Reading:
         if pair is None:
             return ""
         if pair.value.op == "get_attr":
-            return self.why_wrong_scales(pair)
+            return self.why_wrong_scales(pair) if self.new[pair.value] in self.layer_weights() else ""
         name = self.names.get(self.new[pair.value], "")
         if name not in self.grids:
             return ""
