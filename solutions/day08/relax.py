@@ -443,10 +443,10 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
          calls no external code. For sizes around 300 that are multiples of 64 it
          is, on one thread, at least 8 times as fast as the naive nest. It is also 1.4
          times as fast as its loops in the order i, r, j; or it keeps the sums in
-         registers, and loads or stores at most half a number for each product. No
-         vector has more than 64 numbers.
+         registers, and loads or stores at most half a number for each product.
+         Whatever the sizes, no vector has more than 64 numbers.
     Time: 10 s of computing for each test case.
-    Not to be called: passlab.relax.pipelines.cpu_schedule,
+    Not to be called: passlab.relax.pipelines.cpu_schedule, passlab.relax.cpu._tile,
          passlab.kernels.schedule.on_cpu, passlab.exercises.day08.tuner.scheduled.
 
     Example:  schedule = tvm.s_tir.Schedule(tvm.te.create_prim_func([a, b, c]));

@@ -21,9 +21,10 @@ def hidden(seed: int) -> list[Case]:
     prime = rng.choice((59, 67, 83, 101))
     return [
         schedule_case(*rng.choice(((256, 384, 320), (320, 384, 256), (384, 320, 320))), timed=True),
-        schedule_case(rng.randrange(3, 60), rng.randrange(33, 90), prime),
+        schedule_case(rng.randrange(3, 60), rng.randrange(65, 120), prime),
         schedule_case(prime, 1, rng.randrange(2, 40)),
         schedule_case(1, prime, 1),
+        schedule_case(1, 1, 1),
     ]
 
 
@@ -117,6 +118,12 @@ transposed = edited("same", "reads B as if it were transposed (with the sizes ma
 )
 whole_tiles = edited("same", "whole tiles only: the columns that are left over keep the last whole tile's values")(
     ("b[r, j]", "b[r, te.min(j, max(m // 16 * 16, 1) - 1)]")
+)
+whole_rows = edited("cost", "makes one vector of a whole row where it has no whole tiles")(
+    ("j, [None, 32]", "j, [None, 32 if m % 32 == 0 else m]")
+)
+a_loop_that_turns = edited("valid", "takes for granted that some loop has more than one turn")(
+    ("schedule.split(j, [None, 32])", "schedule.split(j, [None, min(32, *(x for x in (n, m, k) if x > 1))])"),
 )
 half_sums = edited("same", "half precision is enough to add up in")(
     ("a[i, r] * b[r, j]", 'a[i, r].astype("float16").astype("float32") * b[r, j].astype("float16").astype("float32")')

@@ -37,7 +37,7 @@ class Sizes:
 
 
 def schedule_case(n: int, m: int, k: int, timed: bool = False) -> Case:
-    about = ("valid", "same", "did", "cost") if timed else ("valid", "same")
+    about = ("valid", "same", "did", "cost") if timed else ("valid", "same", "cost")
     return Case(f"{n} × {k} by {k} × {m}", lambda: (n, m, k), about, expect=Sizes(n, m, k, timed))
 
 
@@ -81,6 +81,8 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if not sizes.timed:
         wrong = _compared(module, drawn(_shapes(sizes), 1, seed=sizes.n))[1]
         yield Finding("same", not wrong, wrong)
+        long = _why_too_long(module["main"])
+        yield Finding("cost", not long, long)
         return
     frugal = _traffic(module["main"]) <= TRAFFIC
     nests = [_alone(nest(sizes.n, sizes.m, sizes.k)) for nest in (naive, *(() if frugal else (by_rows,)))]
@@ -93,22 +95,26 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     times = f"On one thread your kernel takes {seconds(took)}, the naive loop nest {seconds(took * ratios[0])}"
     slow = "" if ratios[0] >= NAIVE else f"{times}: {ratios[0]:.1f} times as fast; {NAIVE:g} times is required."
     yield Finding("did", not slow, slow)
-    longest = max(_vectors(module["main"]), default=1)
-    short = ""
-    if longest > LANES:
-        short = (
-            f"A loop of {longest} turns is one vector, but a register of this machine holds {_lanes()} numbers. Longer "
-            f"vectors are taken apart, and can be slower than none. Split the loop first: at most {LANES} are allowed."
-        )
-    elif not frugal and ratios[1] < ROWS:
+    short = _why_too_long(module["main"])
+    if not short and not frugal and ratios[1] < ROWS:
         short = (
             f"{times}, the loops in the order i, r, j {seconds(took * ratios[1])}: {ratios[1]:.1f} times as fast as "
             f"these; at least {ROWS:g} times is required. Which numbers are loaded or stored again that a register "
             "could keep?"
         )
-    elif slow:
-        short = slow
+    short = short or slow
     yield Finding("cost", not short, short)
+
+
+def _why_too_long(function: Any) -> str:
+    """Return why a kernel's longest vector is too long, or ""."""
+    longest = max(_vectors(function), default=1)
+    if longest <= LANES:
+        return ""
+    return (
+        f"A loop of {longest} turns is one vector, but a register of this machine holds {_lanes()} numbers. Longer "
+        f"vectors are taken apart, and can be slower than none. Split the loop first: at most {LANES} are allowed."
+    )
 
 
 def _vectors(function: Any) -> list[int]:
