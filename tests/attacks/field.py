@@ -85,10 +85,10 @@ class Field:
 def prepare(folder: Path, attacks: dict[str, Attack]) -> Field:
     """The course, with everybody's submissions."""
     course = tiny_fx.make(folder)
-    for name, (remote, instead) in _SHORT.items():
+    for name, (old, new) in _SHORT.items():
         text = (course / name).read_text()
-        assert remote in text, f"{name} has no {remote!r} any more"
-        (course / name).write_text(text.replace(remote, instead))
+        assert old in text, f"{name} has no {old!r} any more"
+        (course / name).write_text(text.replace(old, new))
     built = tiny.run(course, "-m", "autograder.authoring.notebooks")
     assert built.returncode == 0, built.stderr
     (folder.parent / "home").mkdir()

@@ -98,8 +98,8 @@ def test_a_comment_is_no_instruction():
 def test_reverse_postorder_visits_what_leads_to_a_block_before_it_but_for_loops(program):
     place = {name: i for i, name in enumerate(reverse_postorder(program))}
     heads = loop_heads(program)
-    for local, ahead in successors(program).items():
-        assert all(place[remote] > place[local] or remote in heads for remote in ahead)
+    for block, targets in successors(program).items():
+        assert all(place[t] > place[block] or t in heads for t in targets)
     backward = reverse_postorder(program, "backward")
     assert sorted(backward) == sorted(place)
     for name in backward[1:]:  # a start, or reached along an edge from an earlier one

@@ -128,6 +128,6 @@ def test_both_pages_say_what_was_judged_on_the_cpu_only():
     line = "The verdict “equivalent” was judged on the CPU only: day03.dce."
     from autograder.reports.feedback import feedback
 
-    for devices, remote in ((["cpu"], True), (["cuda"], False), ([], False)):
+    for devices, shown in ((["cpu"], True), (["cuda"], False), ([], False)):
         graded.verdicts[2].devices = devices
-        assert (line in text_of(feedback(nb, graded))) is remote
+        assert (line in text_of(feedback(nb, graded))) is shown

@@ -162,9 +162,9 @@ def groups_that_differ(seeds):
     answer, wrong, groups, number = answers.reference("day04.groups"), [], 0, 0
     for seed in seeds:
         gm = in_post_order(random_program(seed, 4 + seed % 30)())
-        remote, right = operations(gm), right_groups(gm)
-        groups, number = groups + len(right), number + len(remote)
-        own = ([name for name in group if name in remote] for group in answer(gm))
+        nodes, right = operations(gm), right_groups(gm)
+        groups, number = groups + len(right), number + len(nodes)
+        own = ([name for name in group if name in nodes] for group in answer(gm))
         if sorted(sorted(group) for group in own if group) != sorted(map(sorted, right)):
             wrong.append(seed)
     return wrong, groups, number

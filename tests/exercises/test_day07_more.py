@@ -215,8 +215,8 @@ def _limits(seed):
 
     results = {}
     for case in (*fold_cases(), *fold_and_time.hidden(seed)):
-        remote = counts(fold_and_time._folded(case.build()[0], *fold_and_time.ALL))
-        results[case.name] = case.expect, {op: remote[op] for op in case.expect}
+        left = counts(fold_and_time._folded(case.build()[0], *fold_and_time.ALL))
+        results[case.name] = case.expect, {op: left[op] for op in case.expect}
     return results
 
 

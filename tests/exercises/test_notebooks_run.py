@@ -41,9 +41,9 @@ SEEDED = re.compile(r"\b(manual_seed|default_rng)\((\d+)\)")
 
 @pytest.fixture
 def load():
-    remote = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
+    processes = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
     yield
-    for process in remote:
+    for process in processes:
         process.kill()
         process.wait()
 

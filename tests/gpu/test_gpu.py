@@ -99,8 +99,8 @@ def test_the_table_has_every_type_and_a_gpu_leaves_nothing_out():
 
 def test_a_tensor_keeps_its_strides_on_another_device():
     x = torch.randn(5, 8)[1:, ::2]
-    remote = kernels.place(x, "cpu")
-    assert torch.equal(remote, x) and remote.stride() == x.stride() and remote.storage_offset() == x.storage_offset()
+    copy = kernels.place(x, "cpu")
+    assert torch.equal(copy, x) and copy.stride() == x.stride() and copy.storage_offset() == x.storage_offset()
 
 
 # CUDA C, plans, speed

@@ -79,9 +79,9 @@ def texts(flavour: str) -> str:
 
 @each_flavour
 def test_same_seed_same_module_in_every_process(flavour):
-    remote = python(f"from tests.tvm.test_generate import texts\nprint(texts({flavour!r}))")
-    assert remote == texts(flavour)
-    assert len(set(remote.split())) == 12
+    digests = python(f"from tests.tvm.test_generate import texts\nprint(texts({flavour!r}))")
+    assert digests == texts(flavour)
+    assert len(set(digests.split())) == 12
 
 
 @each_flavour

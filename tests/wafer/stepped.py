@@ -87,10 +87,10 @@ def stepped(program: Program, limit: int = 100_000) -> list[int]:
                     continue
                 if k == 0:
                     at = supply(m, word)
-                    remote = at is not None and at + ramp + 1 <= now
+                    arrived = at is not None and at + ramp + 1 <= now
                 else:
-                    remote = word < len(passed[m][k - 1]) and passed[m][k - 1][word] < now
+                    arrived = word < len(passed[m][k - 1]) and passed[m][k - 1][word] < now
                 room = k + 1 == len(routes[m]) or word == len(passed[m][k + 1])
-                if remote and room:
+                if arrived and room:
                     passed[m][k].append(now)
     raise RuntimeError(f"The program has not ended after {limit} cycles.")

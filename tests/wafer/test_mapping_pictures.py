@@ -44,8 +44,8 @@ def test_a_playback_of_one_message():
     }
     first, second = busy[(0, 0), (0, 1)], busy[(0, 1), (0, 2)]
     assert len(first) == len(second) == 3 and second[0] == first[0] + 1
-    remote = [k for k, frame in enumerate(frames) if (0, 2) in frame.cores]
-    assert len(remote) == 3 and remote[0] == second[0] + 1 + line.ramp
+    working = [k for k, frame in enumerate(frames) if (0, 2) in frame.cores]
+    assert len(working) == 3 and working[0] == second[0] + 1 + line.ramp
 
 
 def test_depth_is_colour():

@@ -104,6 +104,6 @@ def test_joined_programs_wait():
 
 
 def test_a_circle_has_no_cost():
-    remote, back = ((0, 0), (0, 1)), ((0, 1), (0, 0))
+    route, back = ((0, 0), (0, 1)), ((0, 1), (0, 0))
     with pytest.raises(ValueError, match="waits, in the end, for itself"):
-        cost(program(GRID, [Message(remote, 3, waits=(1,)), Message(back, 3, waits=(0,))]))
+        cost(program(GRID, [Message(route, 3, waits=(1,)), Message(back, 3, waits=(0,))]))

@@ -127,9 +127,9 @@ def test_the_same_messages_by_xy_routes_arrive():
 
 
 def test_messages_that_wait_for_each_other_are_told():
-    remote, back = ((0, 0), (0, 1)), ((0, 1), (0, 0))
+    route, back = ((0, 0), (0, 1)), ((0, 1), (0, 0))
     with pytest.raises(Deadlock, match=r"message 0, \(0, 0\) to \(0, 1\), waits for message 1 to arrive at \(0, 0\)"):
-        simulate(program(Machine(1, 2), [Message(remote, 3, waits=(1,)), Message(back, 3, streams=(0,))]))
+        simulate(program(Machine(1, 2), [Message(route, 3, waits=(1,)), Message(back, 3, streams=(0,))]))
 
 
 @pytest.mark.parametrize("ramp", [0, 2, 5])
@@ -142,8 +142,8 @@ def test_one_message_takes_its_words_its_cores_and_two_ramps(cores, words, ramp)
 
 
 def test_work_comes_before_the_message():
-    remote = ((0, 0), (0, 1))
-    idle, busy = (simulate(program(Machine(1, 2), [Message(remote, 3, work=work)])).cycles for work in (0, 40))
+    route = ((0, 0), (0, 1))
+    idle, busy = (simulate(program(Machine(1, 2), [Message(route, 3, work=work)])).cycles for work in (0, 40))
     assert busy == idle + 40
 
 
