@@ -605,7 +605,7 @@ def _session(
         if submissions is not None:
             grader.expect(flavours(by_day(work.tasks)))
         try:
-            with _gradebook(chosen) as recorder, _bar(work) as advance:
+            with _gradebook({s.assignment for s in work.tasks}) as recorder, _bar(work) as advance:
                 if not keep:  # a replay writes nothing, and a regrade only when told to
                     recorder.enter(learners.values())
                 page = partial(draft, lessons=Lessons(config=recorder.config))
@@ -617,13 +617,13 @@ def _session(
 
 
 @contextlib.contextmanager
-def _gradebook(chosen: list[str]):
+def _gradebook(assignments: Collection[str]):
     """Provide a recorder whose gradebook contains the questions of these assignments."""
     from autograder.authoring import notebooks
     from autograder.grading.gradebook import GradebookError, StorageError, enter_release, place
     from autograder.grading.recorder import Recorder
 
-    if stale := notebooks.stale_solutions():
+    if stale := notebooks.stale_solutions(assignments):
         _fail(f"{', '.join(stale)}: not built from the .py file of the same name. Run `passlab release` first.")
     try:
         config = source.settings()
@@ -634,7 +634,7 @@ def _gradebook(chosen: list[str]):
         _fail(str(error))
     with recorder:
         try:
-            enter_release(config, chosen)
+            enter_release(config, sorted(assignments))
         except StorageError as error:
             _fail(f"The questions cannot be entered into the gradebook. {error} Nothing was graded. {RESUME}")
         except GradebookError as error:
@@ -762,7 +762,7 @@ def leaderboard(
     with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
         classwork = collect(graded, _known(), Path(scratch))
         tasks = [one for (_, assignment), one in sorted(classwork.submissions.items()) if assignment == day]
-        with _results(folder), _gradebook([day]) as recorder:
+        with _results(folder), _gradebook({day}) as recorder:
             handed_in, late, last = recorder.entries(day, question)
         if not tasks and not handed_in:
             _fail(f"{graded} contains no submission of {day}.")

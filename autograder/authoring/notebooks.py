@@ -17,6 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Collection
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -202,9 +203,9 @@ def out_of_step(files: dict[Path, str]) -> list[str]:
     return problems
 
 
-def stale_solutions() -> list[str]:
-    """Return the notebooks in `solutions/` that differ from the build of their `.py`."""
-    pairs = {path.with_suffix(".ipynb"): path for path in source.notebooks()}
+def stale_solutions(assignments: Collection[str]) -> list[str]:
+    """Return the notebooks of these assignments in `solutions/` that differ from the build of their `.py`."""
+    pairs = {path.with_suffix(".ipynb"): path for path in source.notebooks() if path.parent.name in assignments}
     return [
         str(pair.relative_to(source.COURSE))
         for pair, path in pairs.items()
