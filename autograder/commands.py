@@ -156,8 +156,6 @@ def grade(
     ] = False,
 ) -> None:
     """Grade a class: run and judge every notebook, write feedback, grades and a report, and show the scores."""
-    from autograder.reports import tables
-
     if json:
         raise typer.Exit(_grade_one(submissions, seed, unsafe, device))
     start = time.perf_counter()
@@ -165,6 +163,8 @@ def grade(
         submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, replay, release
     ) as work:
         if replay:
+            from autograder.reports import tables
+
             changes = work.session.replay(work.tasks)
             Console().print(tables.changes(changes) if changes else "Every score is the same as the stored one.")
             raise typer.Exit(1 if changes or work.session.failures else 0)
@@ -208,7 +208,6 @@ def judge(
     """Judge answers that are Python files on visible and hidden cases, in the sandbox: one line of JSON for each."""
     from autograder.authoring.answers import run_seed
     from autograder.grading import single
-    from autograder.grading.class_run import flavours
     from passlab import exercises
 
     try:
@@ -225,7 +224,7 @@ def judge(
     points, most, whole = 0.0, 0.0, 0
     with _grader(jobs, "", unsafe, False, "cpu") as grader:
         days = [name.split(".")[0] for name in chosen if exercises.whole(name) in answer]
-        grader.expect(flavours(dict.fromkeys(days)))
+        grader.expect(exercises.flavours(dict.fromkeys(days)))
         for row in single.judge_answers(answer, chosen, grader, run_seed() if seed is None else seed):
             print(single.line(row), flush=True)
             points, most, whole = points + row["points"], most + row["of"], whole + (row["points"] >= row["of"])
@@ -252,12 +251,12 @@ def regrade(
 
     It uses the stored hidden cases, so that only changes to a notebook or a check change a score; --seed draws others.
     """
-    from autograder.reports import tables
-
     start = time.perf_counter()
     with _session(
         submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, keep=True
     ) as work:
+        from autograder.reports import tables
+
         run = work.session.recorder.begin(seed)
         changes, papers = work.session.regrade(work.tasks, run, fresh=seed is not None)
         console = Console(width=None if sys.stdout.isatty() else 140)
@@ -562,6 +561,7 @@ def _session(
 
     Processes start in the background, and meanwhile files are written and read.
     """
+    from passlab import exercises
     from passlab.notebook.workspace import writable_home
 
     if reason := no_device(device, scheduler) or _unusable_path():
@@ -579,15 +579,10 @@ def _session(
         tempfile.TemporaryDirectory(prefix="passlab-") as scratch,
         _grader(jobs, scheduler, unsafe, without_tls, device) as grader,
     ):
-        from autograder.grading.class_run import Session, by_day, flavours
-        from autograder.grading.gradebook import GradebookError
-        from autograder.reports.feedback import draft
-        from autograder.reports.lessons import Lessons
-
         if fresh:  # the sample class gets a new gradebook every time
             _clear(source.COURSE / run)
         if submissions is None:
-            grader.expect(flavours(chosen))
+            grader.expect(exercises.flavours(chosen))
         _build(release, sample_class=submissions is None)
         learners = _roster(roster, folder)
         try:
@@ -602,10 +597,18 @@ def _session(
                 f"{folder} contains no submission. Expected the layout learner/assignment/notebook.ipynb, "
                 "for example ada/day01/graphs.ipynb."
             )
+        assignments = sorted({s.assignment for s in work.tasks})
         if submissions is not None:
-            grader.expect(flavours(by_day(work.tasks)))
+            grader.expect(exercises.flavours(assignments))
+
+        # These import nbgrader, which takes a while.
+        from autograder.grading.class_run import Session
+        from autograder.grading.gradebook import GradebookError
+        from autograder.reports.feedback import draft
+        from autograder.reports.lessons import Lessons
+
         try:
-            with _gradebook({s.assignment for s in work.tasks}) as recorder, _bar(work) as advance:
+            with _gradebook(assignments) as recorder, _bar(work) as advance:
                 if not keep:  # a replay writes nothing, and a regrade only when told to
                     recorder.enter(learners.values())
                 page = partial(draft, lessons=Lessons(config=recorder.config))
@@ -617,7 +620,7 @@ def _session(
 
 
 @contextlib.contextmanager
-def _gradebook(assignments: Collection[str]):
+def _gradebook(assignments: list[str]):
     """Provide a recorder whose gradebook contains the questions of these assignments."""
     from autograder.authoring import notebooks
     from autograder.grading.gradebook import GradebookError, StorageError, enter_release, place
@@ -634,7 +637,7 @@ def _gradebook(assignments: Collection[str]):
         _fail(str(error))
     with recorder:
         try:
-            enter_release(config, sorted(assignments))
+            enter_release(config, assignments)
         except StorageError as error:
             _fail(f"The questions cannot be entered into the gradebook. {error} Nothing was graded. {RESUME}")
         except GradebookError as error:
@@ -762,7 +765,7 @@ def leaderboard(
     with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
         classwork = collect(graded, _known(), Path(scratch))
         tasks = [one for (_, assignment), one in sorted(classwork.submissions.items()) if assignment == day]
-        with _results(folder), _gradebook({day}) as recorder:
+        with _results(folder), _gradebook([day]) as recorder:
             handed_in, late, last = recorder.entries(day, question)
         if not tasks and not handed_in:
             _fail(f"{graded} contains no submission of {day}.")

@@ -69,12 +69,6 @@ def _grade(submission: Submission, grader: Grader, seed: int, submitted: Path, r
     return paper
 
 
-def flavours(days: Iterable[str]) -> list[str]:
-    """Return the flavours of the exercises of these days, in the order in which they come."""
-    known = exercises.days()
-    return list(dict.fromkeys(exercise.flavour for day in days if day in known for exercise in exercises.of_day(day)))
-
-
 def by_day(submissions: Iterable[Submission]) -> dict[str, deque[Submission]]:
     """Return assignment → its submissions, in the order of the assignments, the smallest first: the first verdict of a
     day waits for its test cases, and need not wait for much else."""
@@ -101,7 +95,7 @@ def _take(waiting: dict[str, deque[Submission]], ready: Collection[str], busy: M
     of a day has had built need not be built for the next. Of those that have started, one with the most compilers:
     what takes longest does not come last, when there is nothing else to do beside it.
     """
-    needs = {day: flavours([day]) for day in waiting}
+    needs = {day: exercises.flavours([day]) for day in waiting}
     fewest = min(map(len, needs.values()))
     started = [day for day, names in needs.items() if all(name in ready for name in names)]
     days = started or [day for day, names in needs.items() if len(names) == fewest]

@@ -11,6 +11,7 @@ from autograder.grading import class_run
 from autograder.grading.gradebook import GradebookError, StorageError
 from autograder.grading.intake import Submission
 from autograder.grading.paper import GradedSubmission
+from passlab import exercises
 
 
 class Unused:
@@ -136,7 +137,7 @@ def test_a_gradebook_that_cannot_be_used_stops_the_class(tmp_path, monkeypatch):
 def test_a_submission_whose_compiler_has_started_goes_before_one_that_would_wait():
     class_ = [Submission("ada", day) for day in ("day07", "day01", "day03", "day08")]
     assert list(class_run.by_day(class_)) == ["day01", "day03", "day07", "day08"]
-    assert class_run.flavours(class_run.by_day(class_)) == ["torch", "relay", "relax"]
+    assert exercises.flavours(class_run.by_day(class_)) == ["torch", "relay", "relax"]
     for ready, first in (((), "day03"), (("torch",), "day03"), (("torch", "relay"), "day01"), (("relax",), "day08")):
         waiting = class_run.by_day(class_)
         assert class_run._take(waiting, ready, {}).assignment == first, ready

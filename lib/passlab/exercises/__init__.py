@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -150,6 +150,11 @@ def of_day(day: str) -> tuple[Exercise, ...]:
         exercises += [_core_of(complete, complete.core)] if complete.core else []
         exercises.append(complete)
     return tuple(exercises)
+
+
+def flavours(names: Iterable[str]) -> list[str]:
+    """Return the flavours of the exercises of these days, in the order in which they come; none of an unknown day."""
+    return list(dict.fromkeys(exercise.flavour for day in names if day in days() for exercise in of_day(day)))
 
 
 def _core_of(exercise: Exercise, core: Core) -> Exercise:
