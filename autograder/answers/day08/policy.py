@@ -88,9 +88,45 @@ def images(e: Any, x: Any, w: Any) -> Any:
     return e(op.nn.relu(e(op.add(e(op.add(y, number(0.1))), x))))
 
 
+@policy_case("three consumers of a small, expensive value", module(..., (16, 16)), *ALL_THREE)
+def small(e: Any, x: Any) -> Any:
+    y = e(op.erf(x))
+    return e(op.add(y, number(1.0))), e(op.nn.relu(y)), e(op.subtract(y, x))
+
+
+@policy_case("three consumers of a large, cheap value", module(..., (300, 200)), *ALL_THREE)
+def large(e: Any, x: Any) -> Any:
+    y = e(op.abs(x))
+    return e(op.add(y, number(1.0))), e(op.multiply(y, y)), e(op.max(y, axis=[1]))
+
+
+@policy_case("a value that costs nearly as much to keep", module(..., (32, 32), (64, 64)), *ALL_THREE)
+def balanced(e: Any, x: Any, w: Any) -> Any:
+    y, z = e(op.tanh(e(op.abs(x)))), e(op.erf(w))
+    return e(op.add(y, number(1.0))), e(op.nn.relu(y)), e(op.add(z, number(1.0))), e(op.nn.relu(z))
+
+
+@policy_case("a value that is returned and read", module(..., (64, 64)), *ALL_THREE)
+def both(e: Any, x: Any) -> Any:
+    y = e(op.multiply(e(op.tanh(x)), number(0.5)))
+    return y, e(op.nn.relu(e(op.add(y, x))))
+
+
+@policy_case("two values that are kept together or not at all", module(..., (48, 48)), *ALL_THREE)
+def joined(e: Any, x: Any) -> Any:
+    positive = e(op.nn.relu(x))
+    s = e(op.sigmoid(positive))
+    return e(op.add(s, e(op.cos(e(op.subtract(s, positive))))))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
+        small,
+        large,
+        balanced,
+        both,
+        joined,
         softmax_by_hand,
         gated,
         policy_case("one operation", module(lambda e, x: e(op.tanh(x)), (8, 8))),
@@ -232,6 +268,37 @@ def gives_up(module):
             break
         results -= {name}
     return _around(source, results)
+
+
+@wrong("cost", "counts launches and steps, and forgets the memory that kernels read and write")
+def without_bytes(module):
+    return _search(module, cost=lambda price: price.kernels * fusing.LAUNCH + price.steps / fusing.STEPS)
+
+
+@wrong("cost", "counts memory and steps, and forgets that a launch takes time")
+def without_launches(module):
+    return _search(module, cost=lambda price: price.microseconds - price.kernels * fusing.LAUNCH)
+
+
+@wrong("spared", "takes fewer kernels where that costs nearly the same, however much is computed again")
+def fewer_kernels(module):
+    return _search(module, cost=lambda price: price.microseconds + 0.5 * price.kernels)
+
+
+@wrong("cost", "looks at each value once, in order: no value is kept or given up because of a later one")
+def one_pass(module):
+    source = program(module)
+    results = set(source.ops)
+    for name in source.ops:
+        if _cheaper(source, _around(source, results - {name}), _around(source, results)):
+            results -= {name}
+    return _around(source, results)
+
+
+@wrong("valid", "keeps what has no reader or several, and forgets that a value with one may be returned, too")
+def without_returned(module):
+    source = program(module)
+    return _around(source, [n for n in source.ops if len(source.readers(n)) != 1 or _reducing(source, n)])
 
 
 @wrong("valid", "names the kernels, not the bindings, or returns the fused module")
