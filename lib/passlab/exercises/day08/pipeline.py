@@ -67,6 +67,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     broken = why_not_valid(before, value)
     if not broken and (name := foreign_in(value)):
         broken = f"The module calls code from elsewhere ({name}), which cannot be inspected. Use TVM's kernels only."
+    broken = broken or _why_not_kernels(value)
     yield Finding("valid", not broken, broken)
     if broken:
         return
@@ -88,6 +89,21 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     slow = f"On one thread it takes {seconds(took)}, TVM's default pipeline {seconds(took * ratio)}: "
     slow += f"{ratio:.1f} times as fast; at least {task.faster:g} times is required."
     yield Finding("cost", ratio >= task.faster, "" if ratio >= task.faster else slow)
+
+
+def _why_not_kernels(module: Any) -> str:
+    """Return which call of main is not that of a kernel, by call_tir, or ""."""
+    from passlab.relax import relax, tvm
+
+    calls: list[str] = []
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, tvm.ir.Call):
+            calls.append(getattr(expression.op, "name", "") or str(expression.op))
+
+    relax.analysis.post_order_visit(module["main"], visit)
+    other = next((name for name in calls if name != "relax.call_tir"), "")
+    return other and f"main calls {other}. Return a module whose main calls kernels only, each by call_tir."
 
 
 def _compared(module: Any, task: Task, model: nn.Module, before: Any) -> tuple[Built, str]:
