@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from passlab.judge import Case, Finding, core, shown
+from passlab.measure import seconds
 
 #: All candidate schedules of a matmul. rows × columns: a tile of the result; innermost: the loop
 #: that runs fastest, over the tile's columns (a vector), its rows (a vector that jumps) or the sum; depth: how many
@@ -134,14 +135,13 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("valid", True)
     times = [min(table.times[i] for i in (*s, *chosen)) for s, chosen in zip(table.starts, value, strict=True)]
     mean, luck, best = statistics.mean(times), table.expected(), min(table.times)
-    mean_text = f"Over {len(times)} starts, the best candidates found take {mean:.0f} µs on average"
+    mean_time, luck_time, best_time = (seconds(t / 1e6) for t in (mean, luck, best))
+    mean_text = f"Over {len(times)} starts, the best candidates found take {mean_time} on average"
     good = mean <= luck - BEATS * (luck - best)
-    short = (
-        f"{mean_text}; random search finds {luck:.0f} µs with as many measurements, the best there is {best:.0f} µs."
-    )
+    short = f"{mean_text}; random search finds {luck_time} with as many measurements, the best there is {best_time}."
     yield Finding("did", good, "" if good else short)
     near = mean <= NEAR * best
-    far = f"{mean_text}: {mean / best - 1:.0%} more than the best ({best:.0f} µs); at most {NEAR - 1:.0%} is allowed."
+    far = f"{mean_text}: {mean / best - 1:.0%} more than the best ({best_time}); at most {NEAR - 1:.0%} is allowed."
     yield Finding("cost", near, "" if near else far)
 
 
