@@ -317,7 +317,11 @@ def spared(rng) -> list[Case]:
     def others(m, x, y):
         return F.linear(torch.add(torch.tanh(F.linear(x, m.w)), y), m.v)
 
-    return [large, one_large, negative, floats, layer, relu, *ends_of_int32(k), weight, value, others]
+    @fold_case("a relu after a relu", (4, k), edit=without_pair("relu"), w=(k, k), v=(k, k))
+    def two_relus(m, x):
+        return F.linear(torch.relu(torch.relu(F.linear(x, m.w))), m.v)
+
+    return [large, one_large, negative, floats, layer, relu, two_relus, *ends_of_int32(k), weight, value, others]
 
 
 def ends_of_int32(k: int) -> list[Case]:
@@ -426,6 +430,9 @@ no_relu = edited("same", "forgets that a relu cuts off at the zero point")(
     ("if q.args[0] is not layer: ...", "if False: ...")
 )
 relu_at_zero = edited("same", "lets a relu cut off at the integer 0")(("low = zero_point", "low = 0"))
+through_relus = edited("spared", "folds a layer with all relus behind it")(
+    ("if node.target is torch.relu: ...", "while node.target is torch.relu: ...")
+)
 no_x_zero = edited("same", "forgets the zero point of the input of a linear layer")(
     ("(*head, x_zero, *requantize)", "(*head, 0, *requantize)")
 )
@@ -464,6 +471,8 @@ single_bias = edited("same", "computes the bias in float32")(
 one_factor = edited("same", "has one factor for all outputs")(
     ("fixed_points(s_x * s_w / s_out)", "fixed_points(s_x * s_w.max().expand(len(s_w)) / s_out)")
 )
+wide_bias = edited("valid", "keeps the bias in int64")(("b.to(torch.int32)", "b.to(torch.int64)"))
+no_bias = edited("spared", "gives zeros to a layer without a bias")(("b = None", "b = torch.zeros(len(s_w))"))
 wraps = edited("same", "lets a bias that does not fit wrap around")(
     ("if (b.abs() >= 2**31).any(): ...", "if False: ...")
 )

@@ -213,8 +213,13 @@ def why_too_much(before: fx.GraphModule, after: fx.GraphModule) -> str:
     shortage = next((name for name in old if new[name] < old[name]), None)
     if shortage:
         return f"{there_are(new[shortage], f'{shortage} node')}; {old[shortage]} should stay."
-    integer = sum(node.target in INTEGER for node in nodes)
-    return f"There are {integer} integer layers, where {len(folded)} can be." if integer > len(folded) else ""
+    layers = [node for node in nodes if node.target in INTEGER]
+    if len(layers) > len(folded):
+        return f"There are {len(layers)} integer layers, where {len(folded)} can be."
+    biases = sum(argument(node, 2, "bias") is not None for node in layers)
+    floats: list[Any] = [layer_before(before, q) for q in folded]
+    right = sum(argument(layer, 2, "bias") is not None for layer in floats)
+    return f"{there_are(biases, 'integer layer')} with a bias, where {right} should be." if biases > right else ""
 
 
 def why_stored_twice(after: fx.GraphModule) -> str:
@@ -230,12 +235,16 @@ def why_stored_twice(after: fx.GraphModule) -> str:
 
 
 def why_operands(after: fx.GraphModule) -> str:
-    """Return which integer layer has a weight that is not a constant of int8, or ""."""
+    """Return which integer layer has a weight that is not a constant of int8, or a bias that is not of int32, or ""."""
     for node in live(after):
         if node.target in INTEGER:
             value = constant_of(after, argument(node, 1, "weight"))
             if not isinstance(value, Tensor) or value.dtype != torch.int8:
                 return f"The weight of {node.name}, its second operand, is not a get_attr of int8."
+            bias = argument(node, 2, "bias")
+            value = constant_of(after, bias)
+            if bias is not None and (not isinstance(value, Tensor) or value.dtype != torch.int32):
+                return f"The bias of {node.name}, its third operand, is neither None nor a get_attr of int32."
     return ""
 
 
