@@ -23,6 +23,8 @@ def hidden(seed: int) -> list[Case]:
         binary = rng.choice(("sub", "mul", "maximum"))
         instead = "sin" if one == "cos" else "cos"  # of no function above is it the same
         stage, other = rng.sample(STAGES, 2)
+        if name in ("swapped", "other", "shared", "both"):  # one stage with two faults
+            other = stage
         pattern, readers, result = {
             "swapped": (("sub", (one, "?x"), "?y"), 1, ("sub", "?y", (one, "?x"))),
             "other": ((one, (two, "?x")), 1, (instead, (two, "?x"))),
@@ -139,6 +141,9 @@ def _edits(gm, inputs, cut):
             yield list(dict.fromkeys([*out.all_input_nodes, *rest])), {}
     if cut:
         yield from ((outputs, {node: values[node]}) for node in reversed(calls))
+        for node in reversed(calls):  # its operands lose a reader, and get the output
+            operands = [operand for operand in node.all_input_nodes if operand in calls]
+            yield list(dict.fromkeys([*outputs, *operands])), {node: values[node]}
     for node in calls:
         for operand in node.all_input_nodes:
             if values[operand].shape == values[node].shape:
@@ -149,7 +154,7 @@ def _operations(gm):
     return sum(node.op == "call_function" for node in gm.graph.nodes)
 
 
-@right("edits one by one, as in the lesson: returns inner nodes, drops results, cuts off, bypasses")
+@right("edits one by one, as in the lesson: returns inner nodes and operands, drops results, cuts off, bypasses")
 def by_edits(gm, inputs, failure):
     return _edited(gm, inputs, failure)
 
@@ -180,6 +185,16 @@ def any_failure(gm, inputs, failure):
 @wrong("same", "takes an error for an error, and other results for other results, wherever they come from")
 def any_stage(gm, inputs, failure):
     return _bisected(gm, inputs, lambda *pair: failure(*pair).partition(" ")[2][:6])
+
+
+@wrong("same", "looks only at the stage that fails, and not at how")
+def any_failure_of_the_stage(gm, inputs, failure):
+    return _bisected(gm, inputs, lambda *pair: failure(*pair).partition(" ")[0])
+
+
+@wrong("same", "takes all errors of a stage for one")
+def any_error_of_the_stage(gm, inputs, failure):
+    return _bisected(gm, inputs, lambda *pair: failure(*pair).partition(":")[0])
 
 
 @wrong("did", "returns the graph as it is")

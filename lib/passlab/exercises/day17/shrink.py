@@ -105,6 +105,7 @@ def failing(seed: int, faults: Sequence[Fault], size: int, at: int = 0, turned: 
     """
     rng = random.Random(seed)
     own = faults[at]
+    reason = f"{own[0]} raises an error: {own[3]}" if isinstance(own[3], str) else f"{own[0]} changes the results"
     for _ in range(100):
         grower = Grower(rng)
         grower.grow(size // 3)
@@ -121,7 +122,7 @@ def failing(seed: int, faults: Sequence[Fault], size: int, at: int = 0, turned: 
         gm = grower.finish()
         generator = torch.Generator().manual_seed(rng.randrange(2**31))
         inputs = tuple(torch.randn(SHAPE, generator=generator) for _ in range(3))
-        if Compiler(faults).failure(gm, inputs).startswith(own[0]):
+        if Compiler(faults).failure(gm, inputs) == reason:
             return Failing(gm, inputs, tuple(faults), size_of(own[1]))
     raise ValueError(f"The fault {own} shows on no graph.")
 
