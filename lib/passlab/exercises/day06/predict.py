@@ -7,6 +7,7 @@ no table of measured times holds the answer, and every seed asks about another m
 from __future__ import annotations
 
 import math
+import operator
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,8 @@ from passlab.judge.forms import is_number, why_not_a_list
 FEATURES = ("kind", "flops", "nbytes", "outputs", "inner")
 RANK, ERROR, BEYOND = 0.9, 0.15, 0.35
 #: The least rank correlation of two measurements of the same operators on a machine of a case.
-ALIKE = 0.97
-#: The least number of measured operators of a kind that a case has predicted.
+ALIKE = 0.985
+#: The least number of measured operators of the same kind, limited by the same, for one that a case has predicted.
 FEWEST = 8
 
 
@@ -43,11 +44,17 @@ def drawn_machine(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def seconds(row: Row, machine: dict[str, Any], rng: random.Random) -> float:
-    """Return what an operator takes on a drawn machine, with noise of 3 %."""
+def _work(row: Row, machine: dict[str, Any]) -> tuple[float, float]:
+    """Return the seconds that an operator's bytes and its operations take on a drawn machine."""
     moving = row.nbytes / (machine["bandwidth"] * machine["pace"][row.kind])
     computing = row.flops / (machine["flops"] * machine["share"][row.kind])
-    return (machine["start"][row.kind] * machine["launch"] + max(moving, computing)) * math.exp(rng.gauss(0, 0.03))
+    return moving, computing
+
+
+def seconds(row: Row, machine: dict[str, Any], rng: random.Random) -> float:
+    """Return what an operator takes on a drawn machine, with noise of 3 %."""
+    start = machine["start"][row.kind] * machine["launch"]
+    return (start + max(_work(row, machine))) * math.exp(rng.gauss(0, 0.03))
 
 
 def _tells_apart(machine: dict[str, Any], rows: Sequence[Row], rng: random.Random) -> bool:
@@ -60,17 +67,11 @@ def _plain(row: Row) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FEATURES}
 
 
-def predicted(name: str, seed: int, unseen: Sequence[str], beyond: bool = False) -> Case:
-    """Return a case: operators of the networks `unseen` are to be predicted, those of the others are measured.
-
-    beyond: measured are small operators only, and unseen are larger ones than all of them.
-    """
-    rng = random.Random(seed)
+def _split(
+    machine: dict[str, Any], unseen: Sequence[str], beyond: bool, rng: random.Random
+) -> tuple[list[Row], list[Row]]:
+    """Return the operators that are measured on a machine, and those to predict."""
     rows = list(_operators())
-    machine = drawn_machine(rng)
-    # On a machine with slow launches alone, all operators of a network take the same time, and only noise orders them.
-    while not _tells_apart(machine, [row for row in rows if beyond or row.model in unseen], rng):
-        machine = drawn_machine(rng)
     new = [row for row in rows if row.model in unseen]
     old = [row for row in rows if row.model not in unseen]
     if beyond:
@@ -78,9 +79,24 @@ def predicted(name: str, seed: int, unseen: Sequence[str], beyond: bool = False)
         middle = sorted(work.values())[int(0.75 * len(rows))]
         old, new = [r for r in rows if work[r] <= middle], [r for r in rows if work[r] > 1.5 * middle]
     old = rng.sample(old, min(500, len(old)))
-    count = Counter(row.kind for row in old)
-    new = [row for row in new if count[row.kind] >= FEWEST]
-    new = rng.sample(new, min(200, len(new)))
+    limit = {row: (row.kind, operator.lt(*_work(row, machine))) for row in rows}
+    count = Counter(limit[row] for row in old)
+    new = [row for row in new if count[limit[row]] >= FEWEST]
+    return old, rng.sample(new, min(200, len(new)))
+
+
+def predicted(name: str, seed: int, unseen: Sequence[str], beyond: bool = False) -> Case:
+    """Return a case: operators of the networks `unseen` are to be predicted, those of the others are measured.
+
+    beyond: measured are small operators only, and unseen are larger ones than all of them.
+    """
+    rng = random.Random(seed)
+    while True:
+        machine = drawn_machine(rng)
+        old, new = _split(machine, unseen, beyond, rng)
+        # Where launches are slow, all operators of a network take the same time, and only noise orders them.
+        if beyond or _tells_apart(machine, new, rng):
+            break
     measured = [_plain(row) | {"seconds": seconds(row, machine, rng)} for row in old]
     features, times = [_plain(row) for row in new], [seconds(row, machine, rng) for row in new]
     three = {key: machine[key] for key in ("bandwidth", "flops", "launch")}
