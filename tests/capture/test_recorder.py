@@ -190,6 +190,24 @@ def test_graphs_of_different_calls_are_not_joined():
     assert len(graph.outputs) == 2 and not [node for node in graph if node.op == "break"]
 
 
+def halved(x):
+    x = x / 2
+    print(end="")
+    return x - 1
+
+
+def caller(x):
+    y = x.relu()
+    return halved(y).sin() + y
+
+
+def test_what_a_called_function_returns_goes_into_its_callers_rest():
+    graph = view(capture(caller, torch.ones(3)))
+    inputs = {node.id: node.inputs for node in graph}
+    assert inputs["3.l_stack0_"] == ("2.sub",) and inputs["3.l_y_"] == ("0.break",)
+    assert graph.outputs == ("3.add",)
+
+
 def test_the_picture_has_frames_guards_and_breaks():
     picture = draw(capture(several, torch.ones(3, 4), torch.tensor(2.0)))
     assert picture.dot.count("subgraph cluster_") == 3
