@@ -685,7 +685,7 @@ for step in graph.explain(roots[0], graph.add_term(term)):
 # %% [markdown]
 # The chain is one way, and not always the shortest. If a step were refused, its law would be the culprit.
 #
-# ## Laws that nobody wrote · stretch
+# ## Laws found by evaluation · stretch
 #
 # Laws can be found. Write down *all* terms of up to three operations over a few functions, evaluate each in the field
 # at one random point, and look which have the same value, their **fingerprint**:

@@ -435,7 +435,7 @@ def chain(
 check("day16.proof", chain)
 
 # %% [markdown]
-# ## 6 · Laws that nobody wrote · stretch
+# ## 6 · Laws found by evaluation · stretch
 #
 # Given some operations on square matrices: which laws hold? Write down all small terms and compute each on random numbers.
 # Terms that give the same are equal, but for a tiny chance, if the numbers come from a large field: here the whole numbers

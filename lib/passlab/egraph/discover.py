@@ -1,4 +1,4 @@
-"""Laws that nobody wrote: all small terms are evaluated in a finite field, and those that agree are laws.
+"""Laws found by evaluation: all small terms are evaluated in a finite field, and those that agree are laws.
 
     for finding in discover(operations=2):
         print(finding.law.name, finding.proof.verdict)

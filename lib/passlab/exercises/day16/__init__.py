@@ -142,8 +142,8 @@ EXERCISES: tuple[Exercise, ...] = (
     ),
     Exercise(
         id="day16.discover",
-        title="Laws that nobody wrote",
-        section="Laws that nobody wrote",
+        title="Laws found by evaluation",
+        section="Laws found by evaluation",
         points={"valid": 1, "same": 2, "did": 4, "spared": 3},
         difficulty=2,
         minutes=35,

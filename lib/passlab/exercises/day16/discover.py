@@ -1,4 +1,4 @@
-"""Day 16, laws that nobody wrote: visible cases and judge."""
+"""Day 16, laws found by evaluation: visible cases and judge."""
 
 from __future__ import annotations
 
