@@ -314,8 +314,8 @@ arena(puzzle, offsets, "The smallest arena for eight buffers")
 # free for `h` is in two pieces.
 
 # %% [markdown]
-# On large instances a solver may find nothing in its time. So both are in use: a search has an answer, and a solver
-# may be worth its time.
+# On large instances a solver may find nothing in its time. So both are in use: a search always has an answer, and a
+# solver can prove that an answer is the best.
 #
 # Between them is a search for *some* plan within a capacity, like MiniMalloc's, here in 1 MiB:
 
@@ -659,8 +659,8 @@ warp([4 * 16 * lane for lane in range(32)], title="x[16 · lane]")
 
 # %% [markdown]
 # In the second one each lane has a row of its own and all read the first column: eight times as many sectors for the
-# same 32 numbers. The remedy is to give the lanes neighbouring *columns*. Misaligned rows cost less than one might
-# think:
+# same 32 numbers. The remedy is to give the lanes neighbouring *columns*: their loads are then **coalesced**, that is,
+# served by few sectors. Misaligned rows cost less than one might think:
 
 # %%
 from passlab.memory.cache import Cache, Nest, hits, misses, transactions
@@ -793,7 +793,7 @@ if not cachegrind.missing():
 # - Training keeps forward results until the backward pass reads them, the first results the longest.
 # - The order of tasks changes the peak: exact on trees, a search with a bound on other graphs. A result that does not
 #   fit in any order can be dropped and computed again.
-# - Memory moves in sectors and lines. Count them, and the best loop order is known before anything runs.
+# - Memory moves in sectors and lines. Count them, and the loop order with the fewest misses is known before a run.
 #
 # ## Further reading
 #
