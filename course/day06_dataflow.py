@@ -483,9 +483,9 @@ for value in ("%i", "%next"):
         print(value, "is refused:", error)
 
 # %% [markdown]
-# Which blocks need arguments? Those where the dominance of an assignment ends: they do not follow it on every path, but
-# one of their predecessors does. This is its block's **dominance frontier**. An argument assigns, too, so it goes on from
-# there; and what is not live needs none.
+# Which blocks need arguments? Those where the dominance of an assignment ends: its block dominates one of their
+# predecessors, but not them, unless it is the block itself. They are its block's **dominance frontier**. An argument
+# assigns, too, so the frontier of its block needs arguments as well. A variable that is not live needs no argument.
 
 # %%
 frontier = {
@@ -768,7 +768,7 @@ print(
 )
 
 # %% [markdown]
-# A tree's thresholds lie between the sizes that it has seen. Beyond the largest it repeats the last factor.
+# All thresholds of a tree are between sizes that were measured. Beyond the largest, it repeats the last factor.
 
 # %% [markdown]
 # ### On your machine · stretch
@@ -791,7 +791,7 @@ for row, expected in zip(live, fitted(live), strict=True):
 # - An analysis is a direction, a boundary, an initial fact, a merge and a transfer. One solver serves all of them.
 # - It ends if facts only rise in their lattice, and not without end; widening ensures the second. It is safe if each
 #   transfer is.
-# - Reverse post-order makes it fast, and the more so the less loops are nested.
+# - Reverse post-order makes it fast, and the less deeply loops are nested, the faster.
 # - Optimism finds more: assume that nothing is reached, and retract refuted facts.
 # - The fixpoint equals the meet over all paths if transfer distributes over merge; else it is safe, and less precise.
 # - Without branches one pass is enough: for ranges, a safe float16 plan, symbolic shapes.
