@@ -259,7 +259,7 @@ draw(product)
 
 # %% [markdown]
 # How often does a loop run? No attribute says so. It follows from the operands: a side that a map indexes with `d0`
-# alone is as long as the loop over d0. (A side indexed with `d0 + d1`, as in a convolution, says nothing of the kind.)
+# alone is as long as the loop over d0. (A side indexed with `d0 + d1`, as in a convolution, gives neither length.)
 # The same, as loops in a small language of the course, in which the turns of a `prange` may run in any order:
 
 # %%
@@ -533,7 +533,7 @@ for patterns in ([TimesTwo()], [TimesTwo(), AsShift()]):
 # operations that a rewrite has touched, and erases dead ones.
 #
 # Both patterns match. The one with the larger **benefit** is tried first. Termination is the patterns' business: no
-# driver can decide it. Ours counts, stops, and says who keeps matching; MLIR's gives up, too, and says less.
+# driver can decide it. Ours counts, stops, and names the pattern that keeps matching; MLIR's gives up, too, and says less.
 
 
 # %%
@@ -608,7 +608,8 @@ with np.errstate(over="ignore"):
 #
 # ### The driver, step by step · stretch
 #
-# What the driver has still to visit is its **worklist**. A rewrite puts what it has made, and what reads that, on top.
+# The operations that the driver has still to visit are its **worklist**. A rewrite puts the new operations and their
+# users on top.
 
 # %%
 from passlab.mlir.stepping import rewrite_steps
@@ -771,15 +772,15 @@ short(buffers)
 # Look at the first `linalg.generic`: it writes into `%x`, the caller's memory. Unless an argument is marked with
 # `bufferization.writable = false`, it may be overwritten.
 #
-# There are many buffers now, and allocating them in every turn of a loop costs time. A **plan** is better: one arena,
+# A larger program has many buffers, and allocating them in every turn of a loop costs time. A **plan** is better: one arena,
 # and a slot for each buffer, shared by buffers that are never live together. It is day 5 again, with three things to
-# watch: a view is another name of a buffer, a loop's block may rename buffers in every turn, and what a turn leaves the
-# next one may read.
+# watch: a view is another name of a buffer, a loop's block may rename buffers in every turn, and a turn may read what
+# the turn before it left in a buffer.
 #
 # ### Deallocation · stretch
 #
-# Without a plan buffers must be freed. That is a pass of its own, which finds for each buffer who owns it, and when
-# it is read for the last time. In a loop that is inside of it:
+# Without a plan buffers must be freed. That is a pass of its own, which finds for each buffer its owner and its last
+# read. In a loop that is inside of it:
 
 # %%
 LEAK = mlir.parse("""
@@ -862,8 +863,9 @@ assert [tuple(operand.type.get_shape()) for operand in inner.operands] == [
 
 # %% [markdown]
 # Tiling a linalg operation on tensors gives loops around a smaller linalg operation: the level is still high enough to
-# fuse, pack or vectorize the tile. **Tile and fuse** begins at the end: tile the last operation, bias and ReLU, and put
-# what computes a tile of its operand into the loops, and what that reads, and so on. A tile of the product is then used
+# fuse, pack or vectorize the tile. **Tile and fuse** begins at the end: tile the last operation, bias and ReLU, and move
+# into the loops the operation that computes a tile of its operand, then the one that computes that operation's, and so
+# on. A tile of the product is then used
 # while it is in the cache, and the product as a whole is never stored:
 
 # %%
@@ -1059,8 +1061,8 @@ timed(readers, repeats=5)
 # ## Key takeaways
 #
 # - Operations with regions, values with one definition, verifiers: one structure for all levels. A dialect adds words.
-# - Lower late. On tensors fusion is a composition of maps; on buffers one must first prove who overwrites what; in
-#   loops the order is fixed, in jumps even the loops are gone.
+# - Lower late. On tensors fusion is a composition of maps; on buffers one must first prove that nothing is overwritten
+#   in between; in loops the order is fixed, in jumps even the loops are gone.
 # - linalg states the work of a turn and the places of its operands. Sizes, loops and dependences follow from the maps.
 # - A pattern needs a law that holds for all inputs, and a reason to end. A conversion needs a goal.
 # - Bufferization decides what is overwritten; freeing and reuse come after it, and must see views and loops.
