@@ -363,9 +363,10 @@ for o in work[:6]:
 # An operation keeps its weights, but not its activations: tokens, or rows of an image, stream through, and cores hold
 # only a **window** of them at a time. Attention is different: it needs all keys and values (`resident`).
 #
-# A large operation is **cut** into p × q blocks, like a matrix, a block on each core. The input goes down the columns,
-# partial sums go along the rows. A block of column j needs the window's share of that column, one of row i the result's
-# share of that row; so flat and tall shapes differ in what they keep, and in the words that they pass around inside:
+# A large operation is **cut** into p × q blocks, like a matrix, a block (a **piece** of it) on each core. The input
+# goes down the columns, partial sums go along the rows. A block of column j needs the window's share of that column,
+# one of row i the result's share of that row; so flat and tall shapes differ in what they keep, and in the words that
+# they pass around inside:
 
 # %%
 qkv = work[1]
@@ -409,8 +410,8 @@ chart("cycles of the slowest piece, for one example", busy)
 #
 # The cost of a mapping: each word takes hops, and each link carries a word a cycle. `traffic` is words × hops; `load`
 # finds the busiest core, ramp and link. Row by row is the obvious way to fill a grid. Greedy puts each piece on the
-# free core that is nearest to the pieces it exchanges words with. Annealing exchanges pieces, at first also for the
-# worse.
+# free core that is nearest to the pieces it exchanges words with. Annealing exchanges pieces, and at first also accepts
+# exchanges that add traffic.
 
 # %%
 from passlab.wafer.placing import greedy, row_major, search
