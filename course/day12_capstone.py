@@ -379,7 +379,8 @@ chart("Time for a call, over eager's", ratios | {"TVM, recorded": TVM})
 #   on another is 1, as it should be; the arithmetic mean would say 1.25.
 # - Two entries whose difference is within their spreads have the same rank: a **tie**.
 # - An entry without equivalence on one model has no rank, and late ones are listed below.
-# - The **Pareto front** of time and memory: those that no other beats in both. There can be several winners.
+# - The **Pareto front** of time and memory: an entry is on it if no other is at least as good in both and better in
+#   one. There can be several winners.
 # - A **star** is for going beyond the course's compiler: fewer launches on some model, and on none more launches or bytes.
 # - Names are pseudonyms that stay the same all term. Your earlier entries are listed, with what they reached then.
 
@@ -498,4 +499,4 @@ axes.spines[["top", "right"]].set_visible(False)
 # | polyhedra (day 10) | [isl](https://libisl.sourceforge.io/) |
 #
 # Begin with a test: find a program on which a pass of theirs is wrong, shrink it (day 2), and report it with the shrunk
-# graph. It is the contribution that every compiler is glad about, and you have the tools for it.
+# graph. It is the contribution that every project is glad to get, and you have the tools for it.
