@@ -533,7 +533,8 @@ for patterns in ([TimesTwo()], [TimesTwo(), AsShift()]):
 # operations that a rewrite has touched, and erases dead ones.
 #
 # Both patterns match. The one with the larger **benefit** is tried first. Termination is the patterns' business: no
-# driver can decide it. Ours counts, stops, and names the pattern that keeps matching; MLIR's gives up, too, and says less.
+# driver can decide it. Ours counts, stops, and names the pattern that keeps matching; MLIR's gives up, too, and says
+# less.
 
 
 # %%
@@ -772,10 +773,10 @@ short(buffers)
 # Look at the first `linalg.generic`: it writes into `%x`, the caller's memory. Unless an argument is marked with
 # `bufferization.writable = false`, it may be overwritten.
 #
-# A larger program has many buffers, and allocating them in every turn of a loop costs time. A **plan** is better: one arena,
-# and a slot for each buffer, shared by buffers that are never live together. It is day 5 again, with three things to
-# watch: a view is another name of a buffer, a loop's block may rename buffers in every turn, and a turn may read what
-# the turn before it left in a buffer.
+# A larger program has many buffers, and allocating them in every turn of a loop costs time. A **plan** is better: one
+# arena, and a slot for each buffer, shared by buffers that are never live together. It is day 5 again, with three
+# things to watch: a view is another name of a buffer, a loop's block may rename buffers in every turn, and a turn may
+# read what the turn before it left in a buffer.
 #
 # ### Deallocation · stretch
 #
@@ -863,10 +864,9 @@ assert [tuple(operand.type.get_shape()) for operand in inner.operands] == [
 
 # %% [markdown]
 # Tiling a linalg operation on tensors gives loops around a smaller linalg operation: the level is still high enough to
-# fuse, pack or vectorize the tile. **Tile and fuse** begins at the end: tile the last operation, bias and ReLU, and move
-# into the loops the operation that computes a tile of its operand, then the one that computes that operation's, and so
-# on. A tile of the product is then used
-# while it is in the cache, and the product as a whole is never stored:
+# fuse, pack or vectorize the tile. **Tile and fuse** begins at the end: tile the last operation, bias and ReLU, and
+# move into the loops the operation that computes a tile of its operand, then the one that computes that operation's,
+# and so on. A tile of the product is then used while it is in the cache, and the product as a whole is never stored:
 
 # %%
 LAST = f"""%last = transform.structured.match ops{{["linalg.generic"]}} in %root
