@@ -115,7 +115,7 @@ assert add.lhs.owner is loop.body.block and add.parent_op() is loop
 # Each operation comes with a verifier. Text that breaks a rule is refused with its place:
 
 # %%
-for broken in (
+for text in (
     "func.func @main(%x: f32) -> f32 {\n  %y = arith.addf %x, %z : f32\n  return %y : "
     "f32\n}",
     "func.func @main(%x: f32) -> i32 {\n  return %x : f32\n}",
@@ -123,7 +123,7 @@ for broken in (
     "f32\n}",
 ):
     try:
-        mlir.verify(mlir.parse(broken))
+        mlir.verify(mlir.parse(text))
         raise AssertionError("this should not be valid")
     except mlir.MLIRError as error:
         print("·", error)
@@ -329,31 +329,33 @@ class Layer(nn.Module):
 torch.manual_seed(0)
 layer, x = Layer().eval(), torch.randn(4, 6)
 want = layer(x).detach().numpy()
-arrived = from_torch(layer, x)
-print("\n".join(line[:118] for line in arrived.before.splitlines()[1:11]))
+torch_import = from_torch(layer, x)
+print("\n".join(line[:118] for line in torch_import.before.splitlines()[1:11]))
 draw(layer, x)
 
 # %% [markdown]
-# **Rung 2, StableHLO.** The dialect between frameworks and compilers, with more than a hundred operations. torch.export
-# does not write it (PyTorch/XLA does), JAX does; so the same layer again, with the same weights. Broadcasts are
-# explicit here, and the ReLU is a maximum.
+# **Rung 2, StableHLO.** The dialect between frameworks and compilers. torch.export does not write it (PyTorch/XLA does),
+# JAX does; so the same layer, with the same weights. Broadcasts are explicit here, and the ReLU is a maximum.
 
 # %%
 import jax
 import jax.numpy as jnp
 
-weights = arrived.arrays
-lowered = jax.jit(lambda x, w, b: jnp.maximum(x @ w.T + b, 0)).lower(*weights)
-assert np.allclose(lowered.compile()(*weights), want, atol=1e-5)
-draw(lowered)
+weights = torch_import.arrays
+stablehlo = jax.jit(lambda x, w, b: jnp.maximum(x @ w.T + b, 0)).lower(*weights)
+assert np.allclose(stablehlo.compile()(*weights), want, atol=1e-5)
+draw(stablehlo)
 
 # %% [markdown]
 # **Rung 3, linalg on tensors.** Both arrive here. From StableHLO there is one more operation, since the broadcast of
 # the bias has become one. This rung runs: IREE compiles tensor programs.
 
 # %%
-from_jax, rung = from_stablehlo(lowered), {"linalg": arrived.module}
-for name, module in {"from torch": arrived.module, "from StableHLO": from_jax}.items():
+from_jax, rung = from_stablehlo(stablehlo), {"linalg": torch_import.module}
+for name, module in {
+    "from torch": torch_import.module,
+    "from StableHLO": from_jax,
+}.items():
     (y,) = run(module, *weights)
     assert np.allclose(y, want, atol=1e-5)
     print(
@@ -419,8 +421,8 @@ short(rung["loops"])
 draw(rung["loops"])
 
 # %% [markdown]
-# **Rung 7, jumps.** Loops become blocks, and jumps that pass arguments: the control-flow graph of day 6. From here to
-# LLVM is a translation word by word. All rungs compute the same, whichever tool compiles them:
+# **Rung 7, jumps.** Loops become blocks, and jumps that pass arguments: the control-flow graph of day 6. All rungs
+# compute the same, whichever tool compiles them:
 
 # %%
 rung["jumps"] = mlir.pipeline(rung["loops"], "convert-scf-to-cf")
@@ -685,8 +687,8 @@ def without_subtraction(op, adaptor, converter, rewriter):
         )
 
 
-def same(type):  # a named function: MLIR does not keep a lambda alive
-    return type
+def same(kind):  # a named function: MLIR does not keep a lambda alive
+    return kind
 
 
 def converted(apply, *legal):
@@ -767,6 +769,8 @@ for results in (["%r"], ["%r", "%e"]):
         f"{count['memref.copy']} copies"
     )
     assert count["memref.alloc"] == count["memref.copy"] == len(results) - 1
+first = next(op for op in buffers.walk() if isinstance(op, GenericOp))
+assert first.outputs[0] is buffers.body.block.first_op.body.block.args[0]
 short(buffers)
 
 # %% [markdown]
@@ -801,10 +805,10 @@ func.func @main(%x: memref<64xf32>, %y: memref<64xf32>) {
 FREE = """ownership-based-buffer-deallocation, canonicalize,
     buffer-deallocation-simplification, bufferization-lower-deallocations,
     canonicalize, cse, optimize-allocation-liveness"""
-freed = mlir.pipeline(LEAK, FREE)
-count = Counter(op.name for op in freed.walk())
+module = mlir.pipeline(LEAK, FREE)
+count = Counter(op.name for op in module.walk())
 assert count["memref.dealloc"] == count["memref.alloc"] == 2
-short(freed)
+short(module)
 
 # %% [markdown]
 # ## The transform dialect: a schedule is a program · stretch
@@ -954,14 +958,14 @@ import islpy as isl
 
 def parallel_dimensions(op):
     """Return of each dimension whether the turns that write one element agree in it."""
-    map = op.indexing_maps.data[-1].data
-    dims = ", ".join(f"d{dim}" for dim in range(map.num_dims))
-    element = ", ".join(str(result) for result in map.results)
+    write = op.indexing_maps.data[-1].data
+    dims = ", ".join(f"d{dim}" for dim in range(write.num_dims))
+    element = ", ".join(str(result) for result in write.results)
     writes = isl.Map(f"{{ [{dims}] -> [{element}] }}")
     deltas = writes.apply_range(writes.reverse()).deltas()
     return [
         deltas.is_subset(isl.Set(f"{{ [{dims}] : d{dim} = 0 }}"))
-        for dim in range(map.num_dims)
+        for dim in range(write.num_dims)
     ]
 
 
