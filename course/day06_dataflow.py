@@ -19,7 +19,7 @@
 # does it, and an analysis is data for it. A fact must hold on *every* run, and we test it on many.
 #
 # In the exercises, [work/day06/dataflow.ipynb](../work/day06/dataflow.ipynb), you write such a solver. The lesson takes
-# about 75 minutes, and 20 more for what is marked stretch.
+# about 75 minutes, and 25 more for what is marked stretch.
 
 # %%
 from dataclasses import replace
@@ -206,11 +206,11 @@ def available_after(block, before):
     return frozenset(available)
 
 
-def nothing(program):
+def no_expressions(program):
     return frozenset()
 
 
-def everything(program):
+def all_expressions(program):
     lines = [line for block in program.blocks for line in block.instructions]
     return frozenset((line.op, *line.args) for line in lines if line.op in OPS)
 
@@ -218,8 +218,8 @@ def everything(program):
 AVAILABLE = Analysis(
     "available expressions",
     "forward",
-    nothing,
-    everything,
+    no_expressions,
+    all_expressions,
     frozenset.intersection,
     available_after,
 )
@@ -270,6 +270,7 @@ visits = {
     "worklist, reverse post-order": solve(large, AVAILABLE).visits,
 }
 assert visits["worklist, reverse post-order"] <= 3 * len(stored)
+assert visits["rounds, reverse post-order"] < visits["worklist, as stored"]
 bet.compare(
     "the order"
     if visits["rounds, reverse post-order"] < visits["worklist, as stored"]
@@ -278,8 +279,35 @@ bet.compare(
 chart(f"available expressions: visits to {len(stored)} blocks", visits, "visits")
 
 # %% [markdown]
-# The order counts more than the list. The number of rounds depends on how deeply loops are nested, if each loop has one
-# entry. Such programs are **reducible**, and those made of `if` and `while` all are.
+# The order counts more than the list.
+#
+# ### Nested loops · stretch
+#
+# The number of rounds depends on how deeply loops are nested, if each loop has one entry. A fact from the innermost body
+# is carried one loop further outwards in each round, and the last round changes nothing:
+
+
+# %%
+def nested(depth):
+    """Return a program of `depth` loops, each the body of the one before."""
+    text = "program nested(n)\nentry:\n  one = const 1\n  x = sub n one\n  jump head0\n"
+    for k in range(depth):
+        end = f"next{k - 1}" if k else "done"
+        body = f"head{k + 1}" if k < depth - 1 else "body"
+        text += f"head{k}:\n  branch x {body} {end}\n"
+        text += f"next{k}:\n  jump head{k}\n"
+    text += f"body:\n  n = sub n one\n  jump next{depth - 1}\ndone:\n  return n\n"
+    return parse(text)
+
+
+for depth in range(1, 6):
+    loops = nested(depth)
+    rounds = round_robin(loops, AVAILABLE).visits // len(loops.blocks)
+    print(f"{depth} nested loops: {rounds} rounds")
+    assert rounds == depth + 2
+
+# %% [markdown]
+# Programs whose loops have one entry are **reducible**, and those made of `if` and `while` all are.
 
 # %%
 tangled = random_program(6, 7, jumps=True)
@@ -332,8 +360,8 @@ facts = [None, *({"debug": k} for k in (-1, 0, 1, 2)), {}]
 hasse(facts, CONSTANTS.merge, title="What is known of one variable")
 
 # %% [markdown]
-# The edge function: if the condition of a branch is known, the fact on the other edge stays unreached (Wegman and
-# Zadeck, 1991).
+# An edge is **executable** if its block is reached and its branch may take it. The edge function: if the condition of a
+# branch is known, the other edge is not, and the fact on it stays unreached (Wegman and Zadeck, 1991).
 
 # %%
 constants = solve(count, CONSTANTS)
@@ -436,10 +464,10 @@ except DoesNotEnd as error:
 # greatest number at once. The fact is still true, only wider:
 
 # %%
-ranges = solve(fill, INTERVALS)
-print(ranges.visits, "visits to", len(fill.blocks), "blocks")
-assert ranges.before["body"]["i"] == (0, 2**31 - 2)
-flow(fill, ranges, title="Intervals, with widening")
+intervals = solve(fill, INTERVALS)
+print(intervals.visits, "visits to", len(fill.blocks), "blocks")
+assert intervals.before["body"]["i"] == (0, 2**31 - 2)
+flow(fill, intervals, title="Intervals, with widening")
 
 # %% [markdown]
 # The edge into the body knows that i < n holds, so adding 1 does not overflow, and i is never below 0.
@@ -497,7 +525,7 @@ frontier = {
     }
     for block in dominators
 }
-arguments = {block: set() for block in dominators}
+block_arguments = {block: set() for block in dominators}
 for variable in count.variables:
     lines = {
         b.name for b in count.blocks for line in b.instructions if line.dest == variable
@@ -505,10 +533,10 @@ for variable in count.variables:
     waiting = list(lines)
     while waiting:
         for join in frontier[waiting.pop()]:
-            if variable in live.before[join] - arguments[join]:
-                arguments[join].add(variable)
+            if variable in live.before[join] - block_arguments[join]:
+                block_arguments[join].add(variable)
                 waiting.append(join)
-print({block: sorted(names) for block, names in arguments.items() if names})
+print({block: sorted(names) for block, names in block_arguments.items() if names})
 
 # %% [markdown]
 # ## Equal values · stretch
@@ -560,7 +588,8 @@ assert redundant(equal)["join"] == {0: ["a"], 2: ["r"]}
 from torch import fx
 
 from passlab import models, trace
-from passlab.dataflow.precision import overflow, plan, run
+from passlab.dataflow import precision
+from passlab.dataflow.precision import overflow, plan
 from passlab.dataflow.ranges import ranges
 
 mlp = models.ZOO["mlp"]
@@ -603,8 +632,8 @@ for name in ("mlp", "convnet", "mobilenetv2", "resnet18"):
 # %% [markdown]
 # ## A safe plan for float16
 #
-# The largest float16 is 65504. A node whose range and partial sums stay below may run in it; all others stay in float32.
-# MobileNet fits throughout, as `relu6` clips ranges to 6 again and again. This one does not:
+# The largest float16 is 65504. A **partial sum** adds only some terms of an output, in any order. A node whose range and
+# partial sums stay below may run in float16; all others stay in float32. This model needs both:
 
 
 # %%
@@ -629,21 +658,38 @@ for name, dtype in safe.items():
 # plan was needed; if it finds none, that proves nothing.
 
 # %%
-everything = dict.fromkeys(safe, torch.float16)
-counter = overflow(energy, everything, span)
+half_plan = dict.fromkeys(safe, torch.float16)
+counter = overflow(energy, half_plan, span)
 print(counter)
 assert overflow(energy, safe, span) is None
 exact = energy(*counter.inputs)
 print(
     "planned, largest error:",
-    float((run(energy, safe, *counter.inputs) - exact).detach().abs().max()),
+    float((precision.run(energy, safe, *counter.inputs) - exact).detach().abs().max()),
 )
 
 # %% [markdown]
 # ## Symbolic shapes
 #
 # The sizes of the inputs become names, and every operation computes with formulas. If two sizes must fit, a rule cannot
-# refuse a name; it adds a constraint, with the node that requires it.
+# refuse a name; it adds a constraint, with the node that requires it. The rule of `torch.cat`:
+
+
+# %%
+def concatenate(a, b, dim):
+    sums, constraints = list(a), []
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        if i == dim:
+            sums[i] = f"{x} + {y}"
+        elif x != y:
+            constraints.append(f"{x} == {y}")
+    return sums, constraints
+
+
+print(concatenate(["b", "c", "h // 2 * 2"], ["b", 8, "h"], dim=1))
+
+# %% [markdown]
+# A U-Net has such joins:
 
 # %%
 from passlab.dataflow.shapes import exported, runs, shapes
@@ -658,16 +704,16 @@ for constraint in sizes.constraints:
 # the same analysis:
 
 # %%
-program = exported(unet, models.ZOO["unet"].inputs())
-*_, x = (n for n in program.graph.nodes if n.op == "placeholder")
+exported_unet = exported(unet, models.ZOO["unet"].inputs())
+*_, x = (n for n in exported_unet.graph.nodes if n.op == "placeholder")
 print("shape of x:", list(x.meta["val"].shape))
-print("ranges:", program.range_constraints)
+print("ranges:", exported_unet.range_constraints)
 for shape in ((2, 1, 32, 32), (2, 1, 36, 32), (2, 1, 40, 48)):
     symbols = dict(zip("bchw", shape, strict=True))
     print(
         shape,
         sizes.accepts(symbols),
-        runs(program.module(), [shape]),
+        runs(exported_unet.module(), [shape]),
         runs(unet, [shape]),
     )
     assert sizes.accepts(symbols) == runs(unet, [shape])
@@ -708,19 +754,19 @@ from passlab.dataflow.predict import fit, load, load_machine, roofline, score
 from passlab.drawing.predicted import scatter
 
 rows, machine = load(), load_machine()
-bounds = dict(zip(rows, roofline(rows, machine), strict=True))
+rooflines = dict(zip(rows, roofline(rows, machine), strict=True))
 print(machine)
 new = [row for row in rows if row.model == "vit"]
 times = [row.seconds for row in new]
-print("roofline on the ViT:", score([bounds[row] for row in new], times))
+print("roofline on the ViT:", score([rooflines[row] for row in new], times))
 
 # %% [markdown]
 # The roofline is meant as a bound. Is no operator faster?
 
 # %%
 moving = {r for r in rows if r.nbytes / machine.bandwidth > r.flops / machine.flops}
-faster = [row for row in rows if row.seconds < bounds[row] / 1.1]
-most = max(bounds[row] / row.seconds for row in rows)
+faster = [row for row in rows if row.seconds < rooflines[row] / 1.1]
+most = max(rooflines[row] / row.seconds for row in rows)
 print(f"{len(faster)} of {len(rows)} are over 10 % faster, to {most:.1f} times")
 print("bound by computing:", *{row.kind for row in faster if row not in moving})
 pace = {"copying 64 MiB": machine.bandwidth / 1e9}
@@ -744,14 +790,17 @@ fitted = fit(old, machine)
 print("fitted, ViT not seen:", score(fitted(new), times))
 scatter(
     {
-        "roofline": ([bounds[row] for row in new], times),
+        "roofline": ([rooflines[row] for row in new], times),
         "fitted": (fitted(new), times),
     },
     title="A ViT that was not measured",
 )
 
 # %% [markdown]
-# The rank correlation shows whether the order is right: to choose the faster of two, nothing else is needed.
+# Spearman's **rank correlation** compares only the two orders, by their ranks: 1 if they are equal, -1 if one is the
+# reverse of the other. To choose the faster of two operators, nothing else is needed.
+#
+# ### Larger than measured · stretch
 #
 # When is such a model unreliable? Remove the large operators, and predict them:
 
@@ -778,8 +827,8 @@ print(
 # %%
 from passlab.dataflow.predict import measure
 
-live = list(measure("mlp", models.ZOO["mlp"].build(), (256, 16), rounds=20))
-for row, expected in zip(live, fitted(live), strict=True):
+timings = list(measure("mlp", models.ZOO["mlp"].build(), (256, 16), rounds=20))
+for row, expected in zip(timings, fitted(timings), strict=True):
     print(
         f"{row.node:6} {row.kind:8} measured {row.seconds * 1e6:7.1f} µs, "
         f"predicted {expected * 1e6:7.1f} µs"
