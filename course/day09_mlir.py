@@ -225,9 +225,9 @@ assert np.array_equal(run(outer, three, four)[0], 2 * np.outer(three, four))
 # ## linalg: a loop nest without loops
 #
 # `linalg.generic` is the center of MLIR for tensors. It has **indexing maps**, one for each operand: inputs first, then
-# outputs. From a turn of the loops (d0, d1, …) a map computes which element of the operand belongs to it. It has an
-# **iterator type** for each dimension: `parallel`, or `reduction` if several turns meet in one output element. And it
-# has a body, which gets one element of each operand and yields the new ones of the outputs.
+# outputs. From an iteration of the loops (d0, d1, …) a map computes which element of the operand belongs to it. It has
+# an **iterator type** for each dimension: `parallel`, or `reduction` if several iterations meet in one output element.
+# And it has a body, which gets one element of each operand and yields the new ones of the outputs.
 
 # %%
 PRODUCT = """
@@ -259,8 +259,8 @@ draw(product)
 
 # %% [markdown]
 # How often does a loop run? No attribute says so. It follows from the operands: a side that a map indexes with `d0`
-# alone is as long as the loop over d0. (A side indexed with `d0 + d1`, as in a convolution, gives neither length.)
-# The same, as loops in a small language of the course, in which the turns of a `prange` may run in any order:
+# alone is as long as the loop over d0. (A side indexed with `d0 + d1`, as in a convolution, gives neither length.) The
+# same, as loops in a small language of the course, in which the iterations of a `prange` may run in any order:
 
 # %%
 from passlab.mlir import nests
@@ -277,8 +277,8 @@ a, b, c = (
     rng.standard_normal(shape).astype("float32") for shape in ((4, 6), (6, 5), (4, 5))
 )
 arrays = {"in0": a, "in1": b, "out0": c.copy()}
-turns = list(nests.run(nests.parse(NEST), arrays))
-assert len(turns) == 4 * 5 * 6
+iterations = list(nests.run(nests.parse(NEST), arrays))
+assert len(iterations) == 4 * 5 * 6
 assert np.allclose(arrays["out0"], c + a @ b, atol=1e-5)
 assert np.allclose(run(product, a, b, c)[0], c + a @ b, atol=1e-5)
 first = op.body.block.first_op
@@ -409,9 +409,9 @@ assert {"bufferization.to_buffer", "bufferization.to_tensor"} <= {
 draw(rung["bufferized"])
 
 # %% [markdown]
-# **Rung 6, loops.** Each operation is a nest, each access a load or a store. Only now is there an order of the turns:
-# read the loops from the top. Memory carries values without an arrow, so dotted arrows show the order of loads, stores
-# and loops.
+# **Rung 6, loops.** Each operation is a nest, each access a load or a store. Only now is there an order of the
+# iterations: read the loops from the top. Memory carries values without an arrow, so dotted arrows show the order of
+# loads, stores and loops.
 
 # %%
 rung["loops"] = mlir.pipeline(
@@ -626,9 +626,9 @@ rewrite_steps(mlir.parse(TWICE), [TimesTwo(), AsShift()])
 # ## Fusion is a composition of maps
 #
 # A consumer reads t through C; its producer writes t through P and reads x through Q. To read x directly, go from the
-# consumer's turn to the element of t, C, from there to the producer's turn, P⁻¹, and on to the element of x, Q. So the
-# fused operation reads x through Q ∘ P⁻¹ ∘ C. Our transpose: P is the identity, Q exchanges two dimensions, and the
-# product reads t with (d2, d1).
+# consumer's iteration to the element of t, C, from there to the producer's iteration, P⁻¹, and on to the element of x,
+# Q. So the fused operation reads x through Q ∘ P⁻¹ ∘ C. Our transpose: P is the identity, Q exchanges two dimensions,
+# and the product reads t with (d2, d1).
 
 # %%
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -777,10 +777,10 @@ short(buffers)
 # Look at the first `linalg.generic`: it writes into `%x`, the caller's memory. Unless an argument is marked with
 # `bufferization.writable = false`, it may be overwritten.
 #
-# A larger program has many buffers, and allocating them in every turn of a loop costs time. A **plan** is better: one
-# arena, and a slot for each buffer, shared by buffers that are never live together. It is day 5 again, with three
-# things to watch: a view is another name of a buffer, a loop's block may rename buffers in every turn, and a turn may
-# read what the turn before it left in a buffer.
+# A larger program has many buffers, and allocating them in every iteration of a loop costs time. A **plan** is better:
+# one arena, and a slot for each buffer, shared by buffers that are never live together. It is day 5 again, with three
+# things to watch: a view is another name of a buffer, a loop's block may rename buffers in every iteration, and an
+# iteration may read what the iteration before it left in a buffer.
 #
 # ### Deallocation · stretch
 #
@@ -949,15 +949,15 @@ bet.compare(max(spans, key=spans.__getitem__))
 # ## Where other days meet the ladder · stretch
 #
 # **Day 10**, the polyhedral model, works where maps are affine: on linalg and on affine loops. An indexing map is an
-# access relation, and iterator types are a statement about dependences: a dimension is parallel if two turns that write
-# the same element always agree in it. isl says it of every generic of the day:
+# access relation, and iterator types are a statement about dependences: a dimension is parallel if two iterations that
+# write the same element always agree in it. isl says it of every generic of the day:
 
 # %%
 import islpy as isl
 
 
 def parallel_dimensions(op):
-    """Return of each dimension whether the turns that write one element agree in it."""
+    """Return for each dimension whether iterations that write one element agree."""
     write = op.indexing_maps.data[-1].data
     dims = ", ".join(f"d{dim}" for dim in range(write.num_dims))
     element = ", ".join(str(result) for result in write.results)
@@ -1067,7 +1067,8 @@ timed(readers, repeats=5)
 # - Operations with regions, values with one definition, verifiers: one structure for all levels. A dialect adds words.
 # - Lower late. On tensors fusion is a composition of maps; on buffers one must first prove that nothing is overwritten
 #   in between; in loops the order is fixed, in jumps even the loops are gone.
-# - linalg states the work of a turn and the places of its operands. Sizes, loops and dependences follow from the maps.
+# - linalg states the work of an iteration and the places of its operands. Sizes, loops and dependences follow from the
+#   maps.
 # - A pattern needs a law that holds for all inputs, and a reason to end. A conversion needs a goal.
 # - Bufferization decides what is overwritten; freeing and reuse come after it, and must see views and loops.
 # - The most fused program need not be the fastest one.
@@ -1086,5 +1087,5 @@ timed(readers, repeats=5)
 #
 # ## Tomorrow
 #
-# Which orders of loops are allowed? So far a pass knew, or a primitive had a rule. Day 10 makes sets of the turns and
-# relations of the dependences, and then one question to an integer solver answers it for every order and all sizes.
+# Which orders of loops are allowed? So far a pass knew, or a primitive had a rule. Day 10 makes sets of the iterations
+# and relations of the dependences, and then one question to an integer solver answers it for every order and all sizes.
