@@ -263,12 +263,15 @@ bet = guess("What saves more visits?", ..., among=("the worklist", "the order"))
 # %% tags=["hide-output"]
 large = random_program(1, 1000, shuffle=True)
 stored = [block.name for block in large.blocks]
-visits = {
-    "rounds, as stored": round_robin(large, AVAILABLE, stored).visits,
-    "worklist, as stored": solve(large, AVAILABLE, stored, max_visits=1000).visits,
-    "rounds, reverse post-order": round_robin(large, AVAILABLE).visits,
-    "worklist, reverse post-order": solve(large, AVAILABLE).visits,
+solutions = {
+    "rounds, as stored": round_robin(large, AVAILABLE, stored),
+    "worklist, as stored": solve(large, AVAILABLE, stored, max_visits=1000),
+    "rounds, reverse post-order": round_robin(large, AVAILABLE),
+    "worklist, reverse post-order": solve(large, AVAILABLE),
 }
+facts = solutions["rounds, as stored"].before
+assert all(solution.before == facts for solution in solutions.values())
+visits = {name: solution.visits for name, solution in solutions.items()}
 assert visits["worklist, reverse post-order"] <= 3 * len(stored)
 assert visits["rounds, reverse post-order"] < visits["worklist, as stored"]
 bet.compare(
