@@ -41,7 +41,7 @@ from torch import fx
 from passlab import guess, models
 from passlab.drawing import arena, arenas, gantt
 from passlab.drawing.picture import size
-from passlab.memory.allocate import ORDERS, best_fit, colouring
+from passlab.memory.allocate import ORDERS, best_fit, colouring, slots
 from passlab.memory.arena import bit_equal, run
 from passlab.memory.buffers import (
     MINIMALLOC,
@@ -184,7 +184,7 @@ first_fit_steps(eight)
 
 
 # %%
-def slots(buffers):
+def lowest_slots(buffers):
     slot = {}
     for b in sorted(buffers, key=lambda b: b.lower):
         busy = {slot[o.name] for o in buffers if o.name in slot and b.lower < o.upper}
@@ -192,8 +192,9 @@ def slots(buffers):
     return slot
 
 
-used = len(set(slots(buffers).values()))
-assert used == lower_bound([replace(b, size=1) for b in buffers])
+used = len(set(lowest_slots(buffers).values()))
+most_live = lower_bound([replace(b, size=1) for b in buffers])
+assert used == most_live == len(set(slots(buffers).values()))
 print(f"{used} slots: {size(height(buffers, colouring(buffers, 64)))}")
 print(f"offsets: {size(height(buffers, offsets))}")
 
@@ -330,7 +331,7 @@ print(f"after 2,000 tries: {over(F, best):.2f}")
 # %% [markdown]
 # So both are in use: a search always has an answer, and a solver can prove that one is the best.
 #
-# Between them is a search for *some* plan within a capacity, like MiniMalloc's, here in 1 MiB:
+# Between them is a search for *some* plan within a capacity, like MiniMalloc's:
 
 # %%
 packings = {letter: within(blocks, SOLVABLE) for letter, blocks in hard.items()}
@@ -355,7 +356,7 @@ print(
 assert bit_equal(result, unet(*inputs))
 
 # %% [markdown]
-# Now move one buffer, the highest, a little down:
+# Now move the highest buffer a little down:
 
 # %%
 high = max(buffers, key=lambda b: plan.offsets[b.name])
@@ -504,7 +505,7 @@ over_time(
 # valley of 1, and `grown` has a hill of 9 and a valley of 8. Then merge the segments of all subtrees by hill − valley,
 # the largest first. That is the best order of a tree, for any sizes.
 #
-# Most graphs are not trees, and for them the problem is NP-hard. Two things still help. The memory in use after some
+# Most graphs are not trees, and for them the problem is NP-hard. Two things help. The memory in use after some
 # tasks have run depends on the *set* of these tasks, not on their order: so a search over sets of tasks suffices. And a
 # task that fits, and frees as much as it allocates, may always run at once. Torch's order of a small GPT, and the best
 # one:
