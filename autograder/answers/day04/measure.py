@@ -103,6 +103,10 @@ def vectors(x, column, row):
     return torch.matmul(x, column) * 2.0, torch.matmul(row, row) + 1.0
 
 
+def of_types(x, weights, counts):
+    return torch.where(counts > 2, torch.relu(x), weights), weights * 2.0
+
+
 def mixed_kernels(x, weight):
     return torch.abs(torch.matmul(x, weight)) * 2.0
 
@@ -136,6 +140,13 @@ def hidden(seed: int) -> list[Case]:
         measure_case("products and means by name", all_named, [(n, m), (m, 9)], [("matmul", "mean")]),
         measure_case("sums over any dimensions", over_any, [(n, m)], [("mul", "sum_1"), ("amax", "mean")]),
         measure_case("products of vectors", vectors, [(n, m), (m,), (m,)], [("matmul", "mul")]),
+        measure_case(
+            "tensors of three types and bool",
+            of_types,
+            [((n, m), torch.float16), ((n, m), torch.float64), ((m,), torch.int64)],
+            [("gt", "where")],
+            EVEN,
+        ),
         measure_case("one kernel computes, one moves", mixed_kernels, [(n, 512), (512, m)], [("abs_1", "mul")], EVEN),
         measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], FAST),
         measure_case("unused values", unread, [(n, m)], [("mul", "abs_1")], unread=True),
@@ -248,6 +259,9 @@ writes_the_last = edited("did", "a kernel writes only its last value, although o
     ("{node for node in kernel if any(user not in kernel for user in node.users)}", "{kernel[-1]}")
 )
 four_bytes = edited("did", "every number takes four bytes")(("meta.dtype.itemsize", "4"))
+arithmetic_only = edited("spared", "a comparison is no operation: only arithmetic counts")(
+    ("return elements", 'return 0 if node.meta["tensor_meta"].dtype == torch.bool else elements'),
+)
 groups_only = edited("did", "counts the groups only: calls in no group are left out")(
     ("row(together, machine)", 'row(together, machine) | {"launches": len(groups)}')
 )

@@ -49,7 +49,8 @@ def calls(number: int, why: str) -> Expectation:
             rest = [n for n in nodes if op_name(n, after) not in FUSED]
             rest = [n for n in rest if op_name(n, after) not in TURNS] or rest
             remedy = f" Erase {listed(dead)}, now unused." if dead else f" It still calls {listed(rest)}."
-            return f"{why} The graph has {plural(len(nodes), 'call')}; {number} are enough.{remedy}"
+            enough = "1 is enough" if number == 1 else f"{number} are enough"
+            return f"{why} The graph has {plural(len(nodes), 'call')}; {enough}.{remedy}"
         extra = parameters(after) - parameters(before)
         if extra > 0:
             return f"The graph holds {extra:,} more parameters than before. Read the existing ones with get_attr."

@@ -112,8 +112,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     fewest = len(set(last.values()))
     sentence = ""
     if kernels > fewest and pairs:
+        enough = "1 is enough" if fewest == 1 else f"{fewest} are enough"
         sentence = (
-            f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {fewest} are enough. "
+            f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {enough}. "
             f"{listed(pairs[0])} may share one, since all consumers of {pairs[0][0].name} may be in it."
         )
     yield Finding("cost", kernels <= fewest, sentence, before=gm, mark=tuple(n.name for n in (pairs or [()])[0]))

@@ -134,7 +134,7 @@ def _difference(value: dict, expected: dict, row: str, key: str) -> str:
     number = "{:,.0f}" if key in WHOLE else "{:.6g}"
     sentence = f"{row}: {key} is {number.format(answer)}; expected {number.format(right)}"
     kernels = expected[row]["kernels"]
-    if key not in ("bytes", "flops", "seconds"):
+    if key not in ("bytes", "flops", "seconds") or not kernels:
         return f"{sentence}."
     unit = {"bytes": "bytes", "flops": "operations", "seconds": "s"}[key]
     parts = [f"{name} {number.format(numbers[key])}" for name, numbers in list(kernels.items())[:4]]
