@@ -1025,11 +1025,11 @@ def cost(
          it is computed in place, each time it is read. Calls in no group are kernels of
          their own.
          machine: "bandwidth" in bytes/s; "launch", seconds for a kernel; "step",
-         seconds for an addition or a comparison; "dear", how many steps exp, erf, tanh
-         or sigmoid take; "registers", how many values a kernel can keep while it
-         computes an element of its result, in the graph's order: each value more takes
-         two steps, to put it away and to fetch it. A result may take over the register
-         of an operand that is read for the last time.
+         seconds for an addition, a multiplication or a comparison; "dear", how many
+         steps exp, erf, tanh or sigmoid take; "registers", how many values a kernel can
+         keep while it computes an element of its result, in the graph's order: each
+         value more takes two steps, to put it away and to fetch it. A result may take
+         over the register of an operand that is read for the last time.
     Out: True to fuse, False to leave the calls apart. You are asked only where one side
          takes at least 1.3 times as long, whether a kernel moves and computes at the
          same time or in turn. Machines differ: each of the five numbers turns some

@@ -18,10 +18,13 @@ from passlab.exercises.day04.cost import (
     Kernel,
     Situation,
     centred_and_read,
+    centred_by_powers,
     chained,
     cost_case,
     element_wise,
     into_product,
+    many_alive,
+    plain_bytes,
     plain_pairs,
     plain_situations,
     situations,
@@ -56,19 +59,24 @@ def hidden(seed: int) -> list[Case]:
     choices = [Choice(situation, machine) for situation in situations(rng)]
     dear, free = rng.choice(list(FUNCTIONS)), {"bandwidth": 1e15, "launch": 2.5e-6, "registers": 2}
     few = into_product(dear, 64, 4, 1), into_product(dear, 64, 64, 16), centred_and_read(32, 384)
-    choices += [Choice(situation, machine) for situation in few]
+    choices += [Choice(situation, machine) for situation in (*few, centred_by_powers(dear, 16, 16))]
     choices.append(Choice(doubled(rng.randint(11, 13), 50_000), machine))
     choices.append(Choice(chained("many elements", 24, 50_000), MACHINE | free))  # needs one register
     pairs = turned(rng)
+    # A value that does not fit is put away and fetched once, however long it waits.
+    waits = MACHINE | {"bandwidth": 1e15, "launch": 2.2e-6, "registers": 30}
+    pairs.append(Choice(many_alive(40, 20_000), waits, "registers"))
     rng.shuffle(choices)
     rng.shuffle(pairs)
     plain_choices = [Choice(situation, machine) for situation in plain_situations(rng)]
+    plain_choices.append(Choice(chained("many elements", 24, 50_000), MACHINE | free | {"registers": 16}))
     simple = plain_pairs(rng)
     rng.shuffle(plain_choices)
     rng.shuffle(simple)
     return [
         core(cost_case("plain: one of each kind", plain_choices)),
         core(cost_case("plain: four numbers of the machine decide", simple)),
+        core(cost_case("plain: what kernels read and write", plain_bytes(rng))),
         cost_case("one of each kind", choices),
         cost_case("each number of the machine decides", pairs),
     ]
@@ -132,22 +140,24 @@ def _kernels(gm, groups):
     return [[node] for node in calls], fused + [[node] for node in calls if node.name not in grouped]
 
 
-def _spilled(kernel, machine):
+def _spilled(kernel, machine, beyond=max):
     """Return two steps for each value of an element beyond the registers: one to put it away, one to fetch it."""
-    alive, most = set(), 0
+    alive, excess = set(), []
     for node in reversed(kernel):
-        most = max(most, len(alive | {node}))
-        alive = (alive - {node}) | set(node.all_input_nodes)
-        most = max(most, len(alive))
-    return 2 * max(0, most - machine["registers"]) * _numel(_result(kernel))
+        before = (alive - {node}) | set(node.all_input_nodes)
+        excess.append(max(0, len(alive | {node}) - machine["registers"], len(before) - machine["registers"]))
+        alive = before
+    return 2 * beyond(excess) * _numel(_result(kernel))
 
 
-def _work(kernel, machine):
-    return sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
+def _work(kernel, machine, beyond=max):
+    steps = sum(n * _steps(node, machine) for node, n in _times(kernel).items())
+    return steps + _spilled(kernel, machine, beyond)
 
 
-def _seconds(kernel, machine, combine=max):
-    return machine["launch"] + combine(_moved(kernel) / machine["bandwidth"], _work(kernel, machine) * machine["step"])
+def _seconds(kernel, machine, combine=max, beyond=max):
+    computing = _work(kernel, machine, beyond) * machine["step"]
+    return machine["launch"] + combine(_moved(kernel) / machine["bandwidth"], computing)
 
 
 def _choose(gm, groups, machine, price=_seconds, **terms):
@@ -217,13 +227,26 @@ def by_heart(gm, groups, machine):
 
 no_launch = edited("cost", "a launch costs nothing")(('machine["launch"] + ...', "..."))
 no_bytes = edited("cost", "memory is as fast as it needs to be")(('moved / machine["bandwidth"]', "0.0"))
-read_only = edited("cost", "counts what is read and not what is written, or what stays inside a kernel, too")(
-    ("{result, *read}", "read")
-)
+read_only = edited(
+    "cost", "counts what is read and not what is written, or what stays inside a kernel, too", core=True
+)(("{result, *read}", "read"))
 all_alive = edited("did", "a value stays in its register to the end")(("alive - {node}", "alive"))
 
 
 exp_is_cheap = edited("spared", "all operations cost the same: exp is one instruction")(('machine["dear"]', "1"))
+
+
+few_are_dear = edited("cost", "exp and tanh are dear, erf and sigmoid are not", core=True)(
+    ("(torch.exp, torch.erf, torch.tanh, torch.sigmoid)", "(torch.exp, torch.tanh)")
+)
+sum_reads_one = edited("spared", "a sum reads one element of its operand for each of its own")(
+    ("times[node] * added_up(node)", "times[node] * (added_up(node) if node.target is torch.matmul else 1)")
+)
+
+
+@wrong("cost", "a value that does not fit is put away and fetched again by each operation")
+def fetched_each_time(gm, groups, machine):
+    return _choose(gm, groups, machine, beyond=sum)
 
 
 @wrong("spared", "a value in two groups is computed once")

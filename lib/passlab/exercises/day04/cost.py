@@ -208,6 +208,16 @@ def centred(name: str, m: int, n: int) -> Situation:
     return Situation(name, lambda x: torch.relu(x - torch.sum(x, -1, True)), ((m, n),), (), apart, fused)
 
 
+def centred_by_powers(name: str, m: int, n: int) -> Situation:
+    """Return x minus the sums of a dear operation on its rows: fused, each element computes its whole row."""
+    rows = Kernel(4 * (m * n + m), m * n)
+    centred = Kernel(4 * (2 * m * n + m), m * n)
+    fused = (Kernel(8 * m * n, (n + 1) * m * n, n * m * n),)
+    apart = (*element_wise(0, m * n, 1), rows, centred)
+    function = lambda x: x - torch.sum(DEAR[name](x), -1, True)  # noqa: E731
+    return Situation(f"sums of {name} used by every element", function, ((m, n),), (), apart, fused)
+
+
 def centred_and_read(m: int, n: int) -> Situation:
     """Return the same with another consumer of the sums, which is in a group with them, too."""
 
@@ -366,14 +376,27 @@ def plain_situations(rng: random.Random) -> list[Situation]:
 def plain_pairs(rng: random.Random) -> list[Choice]:
     """Return pairs of choices of the core: one number of the machine differs, and with it the better side."""
     n, name = rng.choice((50_000, 80_000)), rng.choice(list(DEAR))
+    rest = [other for other in DEAR if other != name]
     cheap, dear = to_two("a cheap chain with two consumers", n), to_two(f"{name} with two consumers", n, name)
     turns = [
         ("bandwidth", cheap, MACHINE | {"launch": 1e-9}, (1e8, 1e13)),
         ("dear", dear, MACHINE | {"launch": 1e-9}, (1, 2000)),
         ("launch", dear, MACHINE | {"bandwidth": 1e12}, (1e-2, 1e-8)),
         ("step", dear, MACHINE | {"launch": 1e-9}, (1e-14, 1e-9)),
+        # Each of the others is dear, too.
+        *(
+            ("dear", to_two(f"{other} with two consumers", n, other), MACHINE | {"launch": 1e-9}, (1, 2000))
+            for other in rest
+        ),
     ]
     return _pairs(turns)
+
+
+def plain_bytes(rng: random.Random) -> list[Choice]:
+    """Return pairs of the core that half or double of the bytes turns: what is read inside a kernel moves none."""
+    n, machine = rng.choice((50_000, 80_000)), MACHINE | {"launch": 1e-12, "step": 1e-13}
+    both = to_three(rng.choice(list(DEAR)), n), of_four(n)
+    return _pairs([("bandwidth", situation, machine, (1e9, 1e14)) for situation in both])
 
 
 def cost_case(name: str, choices: Sequence[Choice]) -> Case:
