@@ -18,7 +18,7 @@ from autograder.answers.day03._shared import zoo
 from autograder.answers.day04._shared import few_calls, written_graphs
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.exercises.day04._shared import calls
-from passlab.exercises.day04.linear_act import layers, layers_at_most, layers_made
+from passlab.exercises.day04.linear_act import heir, layers, layers_at_most, layers_made
 from passlab.fx.cases import case, graph, read
 from passlab.fx.effects import written
 from passlab.fx.ops import linear_act
@@ -240,6 +240,76 @@ def types(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
     return torch.relu(x @ m.w.t() + m.narrow), torch.relu(n @ m.whole.t())
 
 
+@case(
+    "results that others read",
+    graph(..., (4, 4), fc=fc, w=(4, 4), b=(4,)),
+    spared=[layers_at_most("A product or a sum that another node reads, or that is an output, must be kept.")],
+)
+def read_again(m: Any, x: fx.Proxy) -> tuple:
+    y, z = m.fc(x), x @ m.w.t() + m.b
+    return torch.relu(y) * y, F.silu(z), z
+
+
+@case(
+    "modules that are nearly layers and activations",
+    graph(..., (4, 4), fc=fc, heir=heir, relu6=nn.ReLU6, elu=nn.ELU),
+    spared=[layers_at_most("A layer is of type nn.Linear exactly, and relu6 and elu are other functions.")],
+)
+def nearly(m: Any, x: fx.Proxy) -> tuple:
+    return F.silu(m.heir(x)), m.relu6(m.fc(x)), m.elu(m.fc(x))
+
+
+@case(
+    "a bias added to a bias",
+    graph(..., (4, 4), fc=fc, w=(4, 4), b=(4,)),
+    spared=[layers_at_most("A layer has one bias, as it is.")],
+)
+def two_biases(m: Any, x: fx.Proxy) -> tuple:
+    return F.silu(m.b + m.fc(x)), torch.relu(F.linear(x, m.w, m.b) + m.b)
+
+
+@case(
+    "a bias with alpha",
+    graph(..., (4, 4), w=(4, 4), b=(4,)),
+    spared=[layers_at_most("alpha multiplies the bias: it is not added as it is.")],
+)
+def with_alpha(m: Any, x: fx.Proxy) -> tuple:
+    return F.gelu(torch.add(x @ m.w.t(), m.b, alpha=3)), torch.relu((x @ m.w.T).add(m.b, alpha=3))
+
+
+@case(
+    "a module's weight is written",
+    graph(..., (4, 4), fc=fc),
+    spared=[layers_at_most("The program writes into the weight, before the activation comes.")],
+)
+def weight_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = m.fc(x)
+    read(x, "fc.weight").mul_(2)
+    return torch.relu(y)
+
+
+@case(
+    "an added bias is written",
+    graph(..., (4, 4), w=(4, 4), b=(4,)),
+    spared=[layers_at_most("The program writes into the bias, before the activation comes.")],
+)
+def bias_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = F.linear(x, m.w) + m.b
+    read(x, "b").add_(1)
+    return F.silu(y)
+
+
+@case(
+    "behind an activation in place that stays",
+    graph(..., (4, 4), fc=fc, other=fc),
+    spared=[layers_at_most("The first relu stays, so what it writes in place is written memory for the second.")],
+)
+def behind(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = m.fc(x)
+    x.add_(1)
+    return F.gelu(m.other(F.relu(y, inplace=True)))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     width = rng.choice((3, 4, 6))
@@ -304,6 +374,13 @@ def hidden(seed: int) -> list[Case]:
         keywords,
         ranks,
         types,
+        read_again,
+        nearly,
+        two_biases,
+        with_alpha,
+        weight_written,
+        bias_written,
+        behind,
         *written_graphs(rng),
     ]
 
@@ -510,6 +587,18 @@ writes_of_activations = edited("spared", "forgets that an activation in place wr
 )
 modules_by_name = edited("same", "a module with relu in the name of its class is relu: nn.ReLU6")(
     ("...(type(module))", '...(type(module), "relu" if "relu" in type(module).__name__.lower() else None)')
+)
+heirs = edited("spared", "takes a module of a subclass of nn.Linear for one of nn.Linear")(
+    ("type(gm.get_submodule(node.target)) is nn.Linear", "isinstance(gm.get_submodule(node.target), nn.Linear)")
+)
+second_bias = edited("same", "adds a bias to a layer that has one, and loses the first")(
+    ("layer and layer.bias is None and ...", "layer and ...")
+)
+forgets_the_bias = edited("same", "asks whether x and the weight are written, not the bias")(
+    ("any(n in memory for n in (x, weight, bias))", "any(n in memory for n in (x, weight))")
+)
+unread_parameters = edited("same", "asks what is written among the nodes, not among a module's parameters")(
+    ('memory |= {node.target for node in memory if node.op == "get_attr"}', "pass")
 )
 modules_only = edited("did", "a linear layer is an nn.Linear")(
     ("if node.target is F.linear: ...", "return None\nif node.target is F.linear: ...")
