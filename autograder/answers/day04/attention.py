@@ -305,6 +305,54 @@ def ranks(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     return torch.softmax(x @ x.mT * 0.5, -1) @ x, torch.softmax(y @ y.mT * 0.5, -1) @ y
 
 
+@case(
+    "dropouts that draw by default",
+    graph(..., FOUR, FOUR, FOUR, training=True, drop=lambda: nn.Dropout(0.5)),
+    spared=[attention_at_most(0, "F.dropout draws unless it is told otherwise, a module in training, too.")],
+)
+def by_default(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+    return F.dropout(torch.softmax(q @ k.mT, -1), 0.25) @ v, m.drop(torch.softmax(k @ q.mT, -1)) @ v
+
+
+@case(
+    "scores that others read before the scale or the mask",
+    graph(..., FOUR, FOUR, FOUR, hidden=UPPER),
+    spared=[attention_at_most(0, "The scores have another reader, so they must be kept.")],
+)
+def scores_read(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+    s, t = q @ k.mT, q @ v.mT
+    ends = torch.softmax(s * 0.5, -1) @ v, torch.softmax(t.masked_fill(m.hidden, -INF), -1) @ k
+    return *ends, s.sum(-1), t.amax(-1)
+
+
+@case(
+    "a boolean mask that is added",
+    graph(..., FOUR, FOUR, FOUR, hidden=UPPER),
+    spared=[attention_at_most(0, "A boolean tensor that is added adds 0 and 1.")],
+)
+def bool_added(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+    return torch.softmax(m.hidden + q @ k.mT, -1) @ v
+
+
+@case(
+    "plus infinity, and divisions that round",
+    graph(..., FOUR, FOUR, FOUR, hidden=UPPER),
+    spared=[attention_at_most(0, "A mask hides with -inf, and // rounds.")],
+)
+def rounds(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+    filled = torch.softmax((q @ k.mT).masked_fill(m.hidden, INF), -1) @ v
+    return filled, torch.softmax(q @ k.mT // 0.5, -1) @ v, torch.softmax(torch.floor_divide(q @ k.mT, 2), -1) @ v
+
+
+@case(
+    "values of other leading dimensions",
+    graph(..., FOUR, FOUR, (1, 2, 4, 4)),
+    spared=[attention_at_most(0, "q, k and v have the same leading dimensions; here v is broadcast.")],
+)
+def v_broadcast(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+    return torch.softmax(q @ k.mT, -1) @ v
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     tokens, others, width, values = rng.sample((3, 4, 5, 6), 4)
@@ -378,6 +426,11 @@ def hidden(seed: int) -> list[Case]:
         written_result,
         methods,
         ranks,
+        by_default,
+        scores_read,
+        bool_added,
+        rounds,
+        v_broadcast,
         *written_graphs(rng),
     ]
 
@@ -591,6 +644,15 @@ any_readers = edited(
 )
 low_is_infinite = edited("spared", "takes any very negative number for minus infinity")(
     ("(value == -math.inf)", "(value < -1000)")
+)
+any_infinity = edited("spared", "takes plus infinity for minus infinity, too")(
+    ("(value == -math.inf)", "math.isinf(value)")
+)
+floors = edited("same", "divides by // like by /")(
+    ('forms("div", operator.truediv)', '(*forms("div", operator.truediv), *forms("floor_divide", operator.floordiv))')
+)
+any_values = edited("spared", "compares the leading dimensions of q and k, not those of v")(
+    ("shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2]", "shape_of(q)[:-2] == shape_of(k)[:-2]")
 )
 any_transposition = edited("same", "takes any transposition of k for the right one, and a softmax over any dimension")(
     ("... if other == ... else None", "...")
