@@ -195,6 +195,18 @@ def turned_into_a_diamond(m: Any, x: fx.Proxy) -> fx.Proxy:  # the sum is in the
     return (c + x.transpose(2, 3)) * torch.sigmoid(c)
 
 
+@groups_case("a list joins before what it reads", graph(..., (2, 3)))
+def list_first(m: Any, x: fx.Proxy) -> fx.Proxy:  # 12 with its reader; what it reads would make it 262
+    return chain(torch.cat([chain(x, 250), x], 1), 10)
+
+
+@groups_case("a diamond before a list, and a list in one", graph(..., (2, 3)))
+def past_lists(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.exp(x)
+    inner = torch.cat([torch.relu(y), torch.tanh(y)], 1)
+    return torch.cat([inner, y], 1)
+
+
 @groups_case("what is between counts, too", graph(..., (2, 3)))
 def diamond_at_the_limit(m: Any, x: fx.Proxy) -> fx.Proxy:
     for _ in range(254):  # with the two between and the product 257
@@ -254,6 +266,8 @@ def hidden(seed: int) -> list[Case]:
         long_into_cat,
         turned_between,
         turned_into_a_diamond,
+        list_first,
+        past_lists,
         diamond_at_the_limit,
         ladder,
         returned,
@@ -432,6 +446,15 @@ first_phase_only = edited("did", "one phase only: shapes are not fused, and noth
 )
 patterns_stay = edited("spared", "does not look at what a group has become: two convolutions end in one kernel")(
     ("kind[m] if ... else kind[target]", "kind[target] if ... else kind[target]")
+)
+lists_at_once = edited("did", "joins a cat in the first phase, so a list is full before the cat joins its reader")(
+    ("is_cat[sink] != (phase == 3) or ...", "phase == 3 and not is_cat[sink] or ...")
+)
+never_past_lists = edited("did", "passes no list in the last phase either")(
+    (
+        "max(kind[n], inside, end) <= Pattern.INJECTIVE",
+        "max(kind[n], inside, end) <= Pattern.INJECTIVE and not any(is_cat[m] for m in between)",
+    )
 )
 no_limit = edited("spared", "knows no limit to the size of a group")(("256", "10**9"))
 own_edges = edited(
