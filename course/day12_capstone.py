@@ -203,9 +203,8 @@ for row in timing.rows[1:]:
 timing
 
 # %% [markdown]
-# The conversion is a launch more, and the lines above the table say whether the clock sees a
-# difference. oneDNN stores weights in
-# blocks of its own and takes images as they come, so the course's compiler names no layout. On a GPU, whose
+# The conversion is a launch more, and the lines above the table say whether the clock sees a difference. oneDNN stores
+# weights in blocks of its own and takes images as they come, so the course's compiler names no layout. On a GPU, whose
 # convolutions may prefer channels last, and for a kernel that would read down the columns, measure again.
 
 # %% [markdown]
