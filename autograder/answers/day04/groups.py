@@ -195,6 +195,13 @@ def turned_into_a_diamond(m: Any, x: fx.Proxy) -> fx.Proxy:  # the sum is in the
     return (c + x.transpose(2, 3)) * torch.sigmoid(c)
 
 
+@groups_case("between, in the group of a convolution", graph(..., IMAGE, w=(4, 4, 3, 3)))
+def between_in_a_group(m: Any, x: fx.Proxy) -> fx.Proxy:  # the product is in the convolution's group by then
+    c = conv(m, x)
+    e = torch.exp(x)
+    return (e * c + torch.relu(e)) + c
+
+
 @groups_case("a list joins before what it reads", graph(..., (2, 3)))
 def list_first(m: Any, x: fx.Proxy) -> fx.Proxy:  # 12 with its reader; what it reads would make it 262
     return chain(torch.cat([chain(x, 250), x], 1), 10)
@@ -266,6 +273,7 @@ def hidden(seed: int) -> list[Case]:
         long_into_cat,
         turned_between,
         turned_into_a_diamond,
+        between_in_a_group,
         list_first,
         past_lists,
         diamond_at_the_limit,
@@ -455,6 +463,9 @@ never_past_lists = edited("did", "passes no list in the last phase either")(
         "max(kind[n], inside, end) <= Pattern.INJECTIVE",
         "max(kind[n], inside, end) <= Pattern.INJECTIVE and not any(is_cat[m] for m in between)",
     )
+)
+own_kinds = edited("spared", "looks at the kinds of the nodes between, not at those of their groups")(
+    ("(kind[last(m)] for m in between)", "(kind[m] for m in between)")
 )
 no_limit = edited("spared", "knows no limit to the size of a group")(("256", "10**9"))
 own_edges = edited(
