@@ -48,18 +48,60 @@ def _plain_pipelines(seed: int) -> list[Case]:
     return [core(case) for case in cases]
 
 
+def _fixed_facts() -> list[Case]:
+    """Return pipelines that each show one law of facts, and one that runs a pass twice."""
+
+    def pipeline(name: str, *steps: Step, analyses: int | None = None) -> Case:
+        expect = Managed(tuple(step.name for step in steps), analyses=analyses)
+        return Case(name, lambda: (Scenario(steps),), ("did", "spared", "cost"), expect=expect)
+
+    def first(fact: str) -> Step:
+        return Step("first", requires=(fact,), preserves=(fact,))
+
+    def last(fact: str) -> Step:
+        return Step("last", requires=(fact,))
+
+    return [
+        pipeline("a graph as it was, and no fact preserved", first("size"), Step("look"), last("size"), analyses=2),
+        pipeline(
+            "a new graph, and a fact preserved",
+            *(first("inputs"), Step("rebuild", "rebuild", preserves=("inputs",)), last("inputs")),
+            analyses=1,
+        ),
+        pipeline("a fact that is None", first("unused"), last("unused"), analyses=1),
+        pipeline("a pass that runs twice", Step("grow", "add"), Step("rebuild", "rebuild"), Step("grow", "add")),
+    ]
+
+
 def hidden(seed: int) -> list[Case]:
     """Return random pipelines that are right, and such with one culprit."""
     nested = Managed(("grow", "nested"), "nested", "an inner pass broke it", "nested raised PassError('inner', …)")
     inner = Scenario((Step("grow", "add"), Step("nested", "blame"), Step("shrink", "remove")))
+    missing = Managed((), "late", "absent", "late must come after absent, which is not in the list")
+    second = Managed((), "late", "shrink", "late stands before shrink, which it must follow")
+    nothing = Managed((), "input", "before it is defined", "The graph was broken, and no pass was there to run")
     itself = Managed((), "grow", "grow", "grow must come after itself, which nothing can")
     alone = Scenario((Step("grow", "add", after=("grow",)),))
+
+    def pipeline(*after: str, graph: int = 3) -> Scenario:
+        return Scenario((Step("grow", "add"), Step("late", after=after), Step("shrink", "remove")), (graph,))
+
     cases = [
         *visible(),
         *_plain_pipelines(seed),
         Case("a pass after itself", lambda: (alone,), ("valid",), expect=itself),
+        Case("a pass after one that is not there", lambda: (pipeline("absent"),), ("valid",), expect=missing),
+        Case(
+            "a pass after two, of which one stands behind it",
+            lambda: (pipeline("grow", "shrink"),),
+            ("valid",),
+            expect=second,
+        ),
+        Case("no pass, and a broken graph", lambda: (Scenario((), (-3,)),), ("valid",), expect=nothing),
+        Case("a wrong order, and a broken graph", lambda: (pipeline("shrink", graph=-3),), ("valid",), expect=second),
     ]
     cases += [Case("a pass that runs a manager of its own", lambda: (inner,), ("valid",), expect=nested)]
+    cases += _fixed_facts()
     for i in range(6):
         rng = random.Random(f"{seed}/{i}")
         scenario, expect = _plan(rng)
@@ -228,3 +270,32 @@ AlwaysComputes = edited("cost", "computes what is required anew for every pass, 
     (FORGET, "facts = {}")
 )
 HistoryOfNames = edited("did", "history holds the names alone")((NOTE, "self.history.append(p.name)"))
+LooksAtTheFirstName = edited("valid", "looks at the first name in `after` only")(("set(p.after)", "set(p.after[:1])"))
+ForgivesAnAbsentName = edited("valid", "checks the order only between passes that are in the list")(
+    ("set(p.after) - seen", "(set(p.after) & {q.name for q in self.passes}) - seen")
+)
+VerifiesBeforeTheOrder = edited("valid", "verifies the input before it looks at the order")(
+    (
+        "seen: set[str] = set()",
+        'if broken := self.verify(gm):\n    raise PassError("input", broken)\nseen: set[str] = set()',
+    )
+)
+VerifiesWithPasses = edited("valid", "verifies its input only if there is a pass to run")(
+    (
+        'if broken := self.verify(gm):\n    raise PassError("input", broken)',
+        'if self.passes and (broken := self.verify(gm)):\n    raise PassError("input", broken)',
+    )
+)
+KeepsFactsOfEqualSize = edited("spared", "drops facts only when the number of nodes has changed")(
+    (FORGET, FORGET + " if before != len(gm.graph.nodes) else facts")
+)
+DropsFactsOfNewGraphs = edited("cost", "drops all facts when a pass returns a new graph, preserved or not")(
+    ("gm = p.run(gm, ...)", "old = gm\ngm = p.run(gm, ...)"),
+    (FORGET, FORGET + " if gm is old else {}"),
+)
+TakesNoneForNoFact = edited("cost", "takes a fact that is None for one that is not known")(
+    ("name not in facts", "facts.get(name) is None")
+)
+OncePerName = edited("did", "runs a pass once, though it stands in the list twice")(
+    ("before = ...", "if p.name in [name for name, *_ in self.history]:\n    continue\nbefore = ...")
+)

@@ -60,7 +60,12 @@ def users(gm: fx.GraphModule) -> tuple[int, ...]:
     return tuple(len(n.users) for n in gm.graph.nodes)
 
 
-ANALYSES = {"size": size, "inputs": inputs, "users": users}
+def unused(gm: fx.GraphModule) -> str | None:
+    """Analysis: the name of the first input without a user, or None."""
+    return next((n.name for n in gm.graph.nodes if n.op == "placeholder" and not n.users), None)
+
+
+ANALYSES = {"size": size, "inputs": inputs, "users": users, "unused": unused}
 
 
 def done_by(change: str, gm: fx.GraphModule) -> Any:
