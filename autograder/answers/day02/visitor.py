@@ -71,6 +71,22 @@ def _weights_and_modules(seed: int) -> tuple:
     return graph, root.name, (own, weight, "get_attr", "call_module", "call_function", "call_method")
 
 
+def _without_callbacks() -> tuple:
+    """Return a root without a callback, and a node without one whose only operand has a result."""
+    graph = fx.Graph()
+    neg = graph.call_function(torch.neg, (graph.placeholder("x"),))
+    root = graph.output(graph.call_function(operator.add, (graph.call_method("tanh", (neg,)), neg)))
+    return graph, root.name, ("placeholder", torch.neg, operator.add)
+
+
+def _one_name() -> tuple:
+    """Return a function and a method of one name; only the method has a callback of its own."""
+    graph = fx.Graph()
+    relu = graph.call_function(torch.relu, (graph.placeholder("x"),))
+    root = graph.output(graph.call_method("relu", (relu,)))
+    return graph, root.name, ("placeholder", "relu", "call_function", "output")
+
+
 def hidden(seed: int) -> list[Case]:
     """Return random DAGs, a generated program, inputs read late, a very deep and a very repetitive graph."""
 
@@ -90,6 +106,8 @@ def hidden(seed: int) -> list[Case]:
         Case("a generated program", generated),
         Case("weights and modules", lambda: _weights_and_modules(seed)),
         Case("a graph that a pass is at work on", _at_work),
+        Case("a root and an operand without a callback", _without_callbacks),
+        Case("a function and a method of one name", _one_name),
         Case("inputs read beside what is computed from them", _inputs_read_late),
         *(Case(name, build, ("cost",)) for name, build in deep),
     ]
@@ -218,4 +236,10 @@ target_for_all = edited(
 falsy_is_none = edited("did", "takes a result of 0 for none")(("results[o]", "results[o] or None"))
 none_is_not_done = edited("cost", "a callback that returned None has not run yet, so its node is not done")(
     ("node in results", "results.get(node) is not None")
+)
+none_is_passed_on = edited("did", "hands the only result on at a node without a callback, instead of None")(
+    ("... if callback else None", "... if callback else next(iter([results[o] for o in node.all_input_nodes]), None)")
+)
+by_name_too = edited("spared", "looks a function up by its name, too: it gets the callback of the method")(
+    ("callbacks.get(node.target)", 'callbacks.get(node.target, callbacks.get(getattr(node.target, "__name__", "")))')
 )
