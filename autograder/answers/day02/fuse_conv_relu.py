@@ -133,6 +133,31 @@ def _subclasses() -> fx.GraphModule:
     return program(body, 3 * torch.randn(1, 3, 5, 5), **parts)
 
 
+def _names_of_weights() -> fx.GraphModule:
+    def body(m, x):
+        x = torch.relu(m.conv(x))
+        for name in TAKEN:
+            x = x * getattr(m, name)
+        return x
+
+    weights = {name: nn.Parameter(torch.randn(5)) for name in TAKEN}
+    return program(body, torch.randn(1, 3, 5, 5), conv=nn.Conv2d(3, 3, 1), **weights)
+
+
+def _relu6() -> fx.GraphModule:
+    parts = {"conv": nn.Conv2d(3, 4, 1), "relu6": nn.ReLU6()}
+    return program(lambda m, x: m.relu6(m.conv(x)), 9 * torch.randn(1, 3, 5, 5), **parts)
+
+
+def _clamped() -> fx.GraphModule:
+    def body(m, x):
+        return m.conv(x).clamp_min(0.5), F.conv2d(x, m.weight).clamp(0, 1)
+
+    return program(
+        body, 3 * torch.randn(1, 3, 5, 5), conv=nn.Conv2d(3, 4, 1), weight=nn.Parameter(torch.randn(4, 3, 1, 1))
+    )
+
+
 def _sum_and_conv() -> fx.GraphModule:
     """Return a ReLU of a sum that has a convolution in it; the convolution's one user is not the ReLU."""
 
@@ -168,6 +193,9 @@ def hidden(seed: int) -> list[Case]:
             "an image that is written in between", _written_between, Rewrite(("conv → relu", "conv2d → relu_1"))
         ),
         rewrite_case("names that are taken", _names_taken, Rewrite(("conv → relu_1",))),
+        rewrite_case("names that weights have", _names_of_weights, Rewrite(("conv → relu",))),
+        rewrite_case("a ReLU6 module", _relu6, Rewrite(why="nn.ReLU6 stops at 6"), *KEPT),
+        rewrite_case("clamps", _clamped, Rewrite(why="clamp_min(0.5) and clamp(0, 1) are other functions"), *KEPT),
         rewrite_case(
             "subclasses",
             _subclasses,
@@ -303,6 +331,13 @@ by_name = edited("spared", "asks isinstance: a ConvReLU2d is a Conv2d as well, a
     ("... is nn.ReLU", '... .__name__ in ("ReLU", "ReLU6")'),
     ('{..., ..., (..., "relu")}', '{..., ..., ("call_function", F.relu6), (..., "relu")}'),
     ("type(gm.get_submodule(conv.target)) is nn.Conv2d", "isinstance(gm.get_submodule(conv.target), nn.Conv2d)"),
+)
+free_of_modules = edited("valid", "asks only modules whether a name is taken: a weight has it")(
+    ("not hasattr(gm, name)", "name not in gm._modules")
+)
+relu6_modules = edited("spared", "takes nn.ReLU6 for a ReLU")(("... is nn.ReLU", "... in (nn.ReLU, nn.ReLU6)"))
+clamps = edited("spared", "takes every clamp_min for a ReLU, whatever its bound")(
+    ('{..., ..., (..., "relu")}', '{..., ..., (..., "relu"), ("call_method", "clamp_min")}')
 )
 
 EQUIVALENT = {
