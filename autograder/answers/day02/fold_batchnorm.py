@@ -127,7 +127,10 @@ def _returned_too() -> fx.GraphModule:
 
 
 #: Names that a pass could give to the folded form of the module conv.
-TAKEN = ("conv_folded", "folded_conv", "conv_bn", "conv_fused", "fused_conv", "conv_and_bn", "folded", "own_conv")
+TAKEN = (
+    *("conv_folded", "folded_conv", "conv_bn", "conv_fused", "fused_conv", "conv_and_bn", "folded", "own_conv"),
+    *("bn_folded", "folded_bn", "bn_fused", "fused_bn"),
+)
 
 
 def _names_taken() -> fx.GraphModule:
@@ -139,6 +142,17 @@ def _names_taken() -> fx.GraphModule:
 
     convs = {name: nn.Conv2d(3, 3, 1) for name in ("conv", *TAKEN)}
     return program(body, torch.randn(1, 3, 5, 5), bn=batch_norm(3), **convs)
+
+
+def _names_of_weights() -> fx.GraphModule:
+    def body(m, x):
+        x = m.bn(m.conv(x))
+        for name in TAKEN:
+            x = x * getattr(m, name)
+        return x
+
+    weights = {name: nn.Parameter(torch.randn(5)) for name in TAKEN}
+    return program(body, torch.randn(2, 3, 5, 5), conv=nn.Conv2d(3, 3, 1), bn=batch_norm(3), **weights)
 
 
 def _one_and_three() -> fx.GraphModule:
@@ -187,6 +201,7 @@ def hidden(seed: int) -> list[Case]:
             *KEPT,
         ),
         rewrite_case("names that are taken", _names_taken, Rewrite(("conv → bn",))),
+        rewrite_case("names that weights have", _names_of_weights, Rewrite(("conv → bn",))),
         rewrite_case("an image that is written in between", _written_between, Rewrite(("conv → bn",))),
         rewrite_case("a subclass", _subclass, Rewrite(why="Centred is a BatchNorm2d by inheritance only"), *KEPT),
         rewrite_case(
@@ -417,4 +432,10 @@ at_the_norm = edited("same", "puts the new convolution where the batch norm was:
 )
 norm_by_isinstance = edited("spared", "asks isinstance of the batch norm: a subclass may compute something else")(
     ("type(norm) is nn.BatchNorm2d", "isinstance(norm, nn.BatchNorm2d)")
+)
+free_of_modules = edited("valid", "asks only modules whether a name is taken: a weight has it")(
+    ("hasattr(gm, name)", "name in gm._modules")
+)
+name_not_asked = edited("same", "does not ask whether the name is taken: another module loses it")(
+    ('name = f"{conv.name}_folded"', 'name = f"folded_{bn.name}"'), ("while hasattr(gm, name): ...", "while False: ...")
 )
