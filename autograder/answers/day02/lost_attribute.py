@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -57,6 +58,18 @@ def _all_differ(name: str | None, place: int) -> list[tuple[dict, dict]]:
     return [*layers, (convolution(4, 32, rest, stride=2), {"stride": 1})]
 
 
+def _zero_bias(name: str, changed: dict, lost: str | None, reason: str, seed: int) -> Case:
+    """Return a convolution whose bias is zero, and what the pass changed."""
+    case = planted_case(name, [(convolution(4, 4, padding=1), changed)], 8, Planted(lost, reason), seed)
+
+    def build() -> tuple:
+        before, after, inputs = case.build()
+        nn.init.zeros_(before.get_submodule("convs.0").bias)
+        return before, after, inputs
+
+    return replace(case, build=build)
+
+
 def hidden(seed: int) -> list[Case]:
     """Return stacks: one loses each attribute, one groups with weights that fit; others only look different."""
     cases = []
@@ -91,6 +104,16 @@ def hidden(seed: int) -> list[Case]:
     reason = "The image is zero, and so is any border around it; on others, padding by zeros is not reflecting."
     bordered = [(convolution(4, 4, padding=2, padding_mode="reflect"), {"padding_mode": "zeros"})]
     cases.append(planted_case("an image of zeros", bordered, 8, Planted("padding_mode", reason), seed, blank=True))
+    strided = convolution(4, 4, stride=2, padding=1)
+    everywhere = [(strided, {"stride": 1})] * 2 + [
+        (convolution(4, 4, 1, padding_mode="reflect"), {"padding_mode": "zeros"})
+    ]
+    reason = "The pass lost the stride of both convolutions; the last one has no border."
+    cases.append(planted_case("a stride lost twice", everywhere, 14, Planted("stride", reason), seed))
+    reason = "The bias that is gone was zero; padding by 0 makes the difference."
+    cases.append(_zero_bias("a bias of zeros, and the padding", {"bias": False, "padding": 0}, "padding", reason, seed))
+    reason = "The bias that is gone was zero."
+    cases.append(_zero_bias("a bias of zeros", {"bias": False}, None, reason, seed))
     return [*visible(), *cases]
 
 
@@ -129,21 +152,37 @@ def _replace(gm, layer, new):
     return gm
 
 
-@right("repairs the suspects in `after` one by one, instead of breaking `before`")
+def _repaired(before, after, layer, name):
+    """Return `after` with one attribute of one layer as it is in `before`."""
+    conv, fused = _convs(before)[layer], _convs(after)[layer]
+    if name == "bias":
+        return _replace(after, layer, _rebuild(fused, fused.weight, conv.bias))
+    weight = conv.weight if name == "groups" else fused.weight
+    return _replace(after, layer, _rebuild(fused, weight, fused.bias, **{name: getattr(conv, name)}))
+
+
+@right("repairs the suspects in `after`, attribute by attribute, instead of breaking `before`")
 def by_repair(before, after, inputs):
     if in_steps(before, after, inputs)[0]:
         return None
     suspects = list(_suspects(before, after))
-    for layer, name in suspects:
-        conv, fused = _convs(before)[layer], _convs(after)[layer]
-        if name == "bias":
-            new = _rebuild(fused, fused.weight, conv.bias)
-        else:
-            weight = conv.weight if name == "groups" else fused.weight
-            new = _rebuild(fused, weight, fused.bias, **{name: getattr(conv, name)})
-        if in_steps(before, _replace(after, layer, new), inputs)[0]:
+    for name in dict.fromkeys(name for _, name in suspects):
+        repaired = after
+        for layer in [layer for layer, suspect in suspects if suspect == name]:
+            repaired = _repaired(before, repaired, layer, name)
+        if in_steps(before, repaired, inputs)[0]:
             return name
     return suspects[-1][1]
+
+
+@wrong("did", "repairs one layer at a time, though a pass may lose the attribute in several")
+def one_layer_at_a_time(before, after, inputs):
+    if in_steps(before, after, inputs)[0]:
+        return None
+    for layer, name in _suspects(before, after):
+        if in_steps(before, _repaired(before, after, layer, name), inputs)[0]:
+            return name
+    return None
 
 
 @right("runs the layers side by side: the first that differs on the same input is looked at alone, pair by pair")
@@ -199,6 +238,12 @@ def last_suspect(before, after, inputs):
     if in_steps(before, after, inputs)[0]:
         return None
     return [name for _, name in _suspects(before, after)][-1]
+
+
+@wrong("spared", "calls a bias lost wherever there is none left, though it was zero")
+def any_bias(before, after, inputs):
+    gone = any(name == "bias" for _, name in _suspects(before, after))
+    return "bias" if gone else by_repair(before, after, inputs)
 
 
 @wrong("did", "looks at the first convolution only")
