@@ -511,7 +511,12 @@ def equivalent(
         """(largest absolute, mean squared, allowed) difference of two tensors."""
         if a.shape != b.shape or a.dtype != b.dtype:
             return math.inf, math.inf, 0.0
-        eps = torch.finfo(a.dtype).eps if a.is_floating_point() else 0.0
+        if not a.numel():
+            return 0.0, 0.0, 0.0
+        if not a.is_floating_point():  # float64 would round large integers
+            gap = (a.long() - b.long()).abs().double()
+            return gap.max().item(), gap.square().mean().item(), 0.0
+        eps = torch.finfo(a.dtype).eps
         a, b = a.double(), b.double()
         # inf and NaN must be in the same places; they would spoil every sum and maximum
         # below.
@@ -604,9 +609,10 @@ def lost_attribute(
          `groups` had to write a kernel of another shape, and may have filled it rightly
          or wrongly.
     Out: one of "stride", "padding", "dilation", "groups", "padding_mode", "bias": the
-         one whose loss makes the difference; at most one does. "bias" is lost where
-         conv.bias is a parameter, and the fused module's is None. None if the programs
-         compute the same, whatever their attributes look like.
+         one whose loss, in one layer or in several, makes the difference; at most one
+         does. "bias" is lost where conv.bias is a parameter, and the fused module's is
+         None. None if the programs compute the same, whatever their attributes look
+         like.
     Time: 10 s of computing for each test case.
 
     Example: Conv2d(4, 4, 3, stride=2, padding="valid") → ConvReLU2d(4, 4, 3, padding=0)

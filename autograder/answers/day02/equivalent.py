@@ -124,11 +124,48 @@ def hidden(seed: int) -> list[Case]:
             "They differ beyond 20: try large numbers too.",
         ),
         "one more output": (
-            lambda x: (x, x + 1), lambda x: (x, x + 1, x), normal(4), "Two outputs before, three after."
+            lambda x: (x, x + 1), lambda x: (x, x + 1, x), normal(4),
+            "Two outputs before, three after: there is nothing to subtract from the third.", APART
         ),
         "outputs in a list and a dict": (
             lambda x: (x, [x.abs(), {"last": x * 2}]), lambda x: (x, [x.abs(), {"last": x * 3}]), normal(4),
             "The output in the dict differs.",
+        ),
+        "a positive example in float64": (
+            torch.abs, lambda x: x * 1, lambda: (torch.rand(rows, 4, dtype=torch.float64) + 0.1,),
+            "The example is positive; the programs differ on negative numbers, in float64 as in float32.",
+        ),
+        "another shape of as many elements": (
+            lambda x: x.reshape(2, 6), lambda x: x.reshape(3, 4), normal(12),
+            "The shapes are (2, 6) and (3, 4), of the same twelve numbers.", APART
+        ),
+        "NaN in other places": (
+            torch.log, lambda x: (-x).log(), normal(4, 5), "Both give NaN, one for positive numbers.", APART
+        ),
+        "bytes that are three off": (
+            lambda x: (x > 0).byte(), lambda x: (x > 0).byte() + 3, normal(4, 5),
+            "One adds 3; as bytes, 0 - 3 is 253.", (3.0, 9.0)
+        ),
+        "negative integers": (
+            lambda x: (x > 0).long(), lambda x: (x > 0).long() - 3, normal(4, 5), "One subtracts 3.", (3.0, 9.0)
+        ),
+        "float16, three hundred off": (
+            torch.zeros_like, lambda x: torch.zeros_like(x) + 300, normal(4, 5, dtype=torch.float16),
+            "One adds 300, whose square is more than float16 can hold.", (300.0, 90_000.0)
+        ),
+        "two off, but not on the example": (
+            lambda x: x.where(x == 0, 1), lambda x: x.where(x == 0, 3), zeros,
+            "They differ by 2 where x is not 0; the differences are those of all trials.", (2.0, 4.0)
+        ),
+        "other shapes without elements": (
+            lambda x: x[:0], lambda x: x[:0, :2], normal(4, 5), "The shapes are (0, 5) and (0, 2).", APART
+        ),
+        "an index out of range": (
+            lambda x: x.transpose(0, 1), lambda x: x.transpose(0, 3), normal(3, 4), "after raises an IndexError.", APART
+        ),
+        "neighbours beyond 2**53": (
+            lambda x: x + 0, lambda x: x + (x == 2**60).long(), lambda: (torch.tensor([2**60, 7]),),
+            "Integers must be equal; 2**60 and 2**60 + 1 are one number in float64.",
         ),
         "another dtype": (
             lambda x: x * 1, lambda x: x.double(), normal(4), "The values are equal, the dtype is not.", APART
@@ -150,6 +187,10 @@ def hidden(seed: int) -> list[Case]:
             lambda x: (x * 0).exp() / 0, lambda x: 1 / (x * 0).abs(), normal(4, 5), "Both give inf everywhere.",
             (0.0, 0.0),
         ),
+        "outputs without elements": (
+            lambda x: (x * 2, x[:0], x[:0] > 0), lambda x: (x + x, x[:0] + x[:0], x[:0] > 1), normal(4, 5),
+            "Nothing is in the second and the third output.",
+        ),
         "None beside a tensor": (
             lambda x: (x, None), lambda x: (x * 1, None), normal(4), "Both return a tensor and None."
         ),
@@ -157,6 +198,10 @@ def hidden(seed: int) -> list[Case]:
         "bfloat16": (
             lambda x: x * 3, lambda x: x + x + x, bfloat16,
             "bfloat16 has 8 bits: two roundings may differ by a hundredth.",
+        ),
+        "float16 by way of float32": (
+            lambda x: x * 3, lambda x: (x.float() * 3).half(), normal(rows, columns, dtype=torch.float16),
+            "On float16, which the programs take, both give the same float16.",
         ),
         "small numbers in another order": (
             lambda x: (x * 1e-5).sum(1), lambda x: (x.flip(1) * 1e-5).sum(1), normal(rows, 300),
@@ -179,6 +224,20 @@ def hidden(seed: int) -> list[Case]:
             lambda m, x, k: k * x,
             lambda: (torch.randn(3), 2.5),
             Pair(True, "The second input is a Python number, which is passed on as it is."),
+        ),
+        pair_case(
+            "a whole number and a mask, as they are",
+            lambda m, x, k, mask: x.where(mask, 0) * k,
+            lambda m, x, k, mask: x * 2,
+            lambda: (torch.randn(3), torch.tensor(2), torch.ones(3, dtype=torch.bool)),
+            Pair(True, "The second input is 2 and the third is all True. Leave integers and booleans as they are."),
+        ),
+        pair_case(
+            "one writes into its first input",
+            lambda m, x, y: x * y,
+            lambda m, x, y: (x * y, x.add_(0.5))[0],
+            lambda: (torch.randn(3), torch.randn(3)),
+            Pair(False, "The outputs agree, but one program adds 0.5 to its first input.", (0.5, 0.25)),
         ),
         pair_case(
             "one writes into its second input",
@@ -253,14 +312,14 @@ def _gap(a, b):
     if a.shape != b.shape or a.dtype != b.dtype:
         return False, INF, INF
     allowed = 50 * torch.finfo(a.dtype).eps if a.is_floating_point() else 0.0
-    a, b = a.double(), b.double()
     equal = (a == b) | (a.isnan() & b.isnan())
+    a, b = a.double(), b.double()
     if not (a.isfinite() & b.isfinite() | equal).all():
         return False, INF, INF
     error = (a - b).abs().masked_fill(equal, 0.0)
     size = a[a.isfinite()].abs().max().item() if a.isfinite().any() else 1.0
     largest, squares = (error.max().item(), error.square().mean().item()) if error.numel() else (0.0, 0.0)
-    return largest <= allowed * size, largest, squares
+    return largest <= allowed * size and (allowed > 0 or bool(equal.all())), largest, squares
 
 
 def _compare(before, after, inputs, draws=_draws):
@@ -297,6 +356,10 @@ def with_numpy(before, after, inputs):
         for a, b in zip(*pairs, strict=True):
             if not a.is_floating_point():
                 same = same and torch.equal(a, b)
+                if not a.numel():
+                    continue
+                gap = np.abs(a.double().numpy() - b.double().numpy())
+                max_abs, mse = max(max_abs, float(gap.max())), max(mse, float((gap**2).mean()))
                 continue
             u, v = a.double().numpy(), b.double().numpy()
             odd = ~np.isfinite(u) | ~np.isfinite(v)
@@ -366,7 +429,8 @@ first_input = edited("did", "compares what the programs write into their first i
 outputs_measured = edited("did", "gives the figures of the outputs alone, not of what is written into the inputs")(
     (
         "max_abs, mse = max(max_abs, largest), max(mse, squared)",
-        "if not any(b is x for x in new[len(new) - len(args) :]):\n    ...",
+        "if not any(b is x for x in new[len(new) - len(args) :]):\n"
+        "    max_abs, mse = max(max_abs, largest), max(mse, squared)",
     )
 )
 shares_inputs = edited(
@@ -394,6 +458,66 @@ by_mse = edited("did", "judges by the mean squared error, which hides one wrong 
 lets_errors_through = edited(
     "did", "lets the error of a failing program through, or answers False with 0 as the difference"
 )(("try: ...\nexcept Exception:\n    return False, math.inf, math.inf", "try: ...\nexcept Exception:\n    raise"))
+other_integers = edited("spared", "draws other integers and booleans, too, small enough to be indices")(
+    ("... if floats(x) else x", "... if floats(x) else torch.randint_like(x, 0, 2) if isinstance(x, Tensor) else x")
+)
+draws_in_float32_only = edited("did", "draws numbers for float32 only: float64 is run on the example alone")(
+    ("x.is_floating_point()", "x.dtype == torch.float32")
+)
+draws_float32 = edited("spared", "draws float32 in place of every dtype")(("....to(x.dtype)", "..."))
+counts_elements = edited("did", "compares the numbers of elements in place of the shapes")(
+    ("a.shape != b.shape or ...", "a.numel() != b.numel() or ..."),
+    ("a, b = a.double(), b.double()", "a, b = a.double().flatten(), b.double().flatten()"),
+)
+finite_without_a_partner = edited("did", "gives finite differences for another number of outputs")(
+    (
+        "if len(old) != len(new):\n    return False, math.inf, math.inf",
+        "if len(old) != len(new):\n    return False, max_abs, mse",
+    )
+)
+integers_as_floats = edited("did", "compares integers in float64, which rounds those beyond 2**53")(
+    ("a.long() - b.long()", "a.double() - b.double()")
+)
+integers_without_figures = edited("did", "gives 0 as the difference of integers")(
+    (
+        "return gap.max().item(), gap.square().mean().item(), 0.0",
+        "return (0.0, 0.0, 0.0) if torch.equal(a, b) else (0.0, 0.0, -1.0)",
+    )
+)
+nan_anywhere = edited("did", "asks whether both have a NaN, and not where")(
+    (
+        "a, b = a.double(), b.double()",
+        "a, b = a.double(), b.double()\nif a.isnan().any() and b.isnan().any():\n"
+        "    a, b = (x.masked_fill(a.isnan() | b.isnan(), 0.0) for x in (a, b))",
+    )
+)
+runtime_errors_only = edited("did", "takes a RuntimeError for a difference, and lets other errors through")(
+    (
+        "try: ...\nexcept Exception:\n    return False, math.inf, math.inf",
+        "try: ...\nexcept RuntimeError:\n    return False, math.inf, math.inf",
+    )
+)
+differences_in_bytes = edited("did", "subtracts bytes as bytes: 0 - 3 is 253")(
+    ("a.long() - b.long()", "a.float() - b.float() if a.dtype == torch.bool else a - b")
+)
+differences_in_float16 = edited("did", "subtracts and squares float16 as float16, which overflows")(
+    ("a, b = a.double(), b.double()", "")
+)
+figures_of_the_example = edited("did", "gives the differences on the example alone")(
+    (
+        "max_abs, mse = max(max_abs, largest), max(mse, squared)",
+        "if args is inputs or math.isinf(largest):\n    max_abs, mse = max(max_abs, largest), max(mse, squared)",
+    )
+)
+stumbles_over_nothing = edited("spared", "takes the maximum of a tensor without elements, which is an error")(
+    ("if not a.numel():\n    return 0.0, 0.0, 0.0", "")
+)
+nothing_is_nothing = edited("did", "takes tensors without elements for equal, whatever their shapes")(
+    (
+        "if a.shape != b.shape or ...: ...",
+        "if a.numel() == b.numel() == 0:\n    return 0.0, 0.0, 0.0\nif a.shape != b.shape or ...: ...",
+    )
+)
 only_a_bool = edited("did", "answers yes or no, without the figures")(("return same, max_abs, mse", "return same"))
 
 
