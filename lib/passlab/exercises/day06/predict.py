@@ -23,7 +23,7 @@ RANK, ERROR, BEYOND = 0.9, 0.15, 0.35
 #: The least rank correlation of two measurements of the same operators on a machine of a case.
 ALIKE = 0.985
 #: The least number of measured operators of the same kind, limited by the same, for one that a case has predicted.
-FEWEST = 8
+FEWEST = 16
 
 
 @cache
