@@ -38,6 +38,11 @@ def why_not_a_call(gm: fx.GraphModule) -> Callable[[Any], str]:
     return why_not
 
 
+def enough(number: int) -> str:
+    """Return "1 is enough", "2 are enough"."""
+    return f"{number} {'is' if number == 1 else 'are'} enough"
+
+
 def calls(number: int, why: str) -> Expectation:
     """Expect at most `number` calls (dead ones count), and no duplicated parameter."""
 
@@ -49,8 +54,7 @@ def calls(number: int, why: str) -> Expectation:
             rest = [n for n in nodes if op_name(n, after) not in FUSED]
             rest = [n for n in rest if op_name(n, after) not in TURNS] or rest
             remedy = f" Erase {listed(dead)}, now unused." if dead else f" It still calls {listed(rest)}."
-            enough = "1 is enough" if number == 1 else f"{number} are enough"
-            return f"{why} The graph has {plural(len(nodes), 'call')}; {enough}.{remedy}"
+            return f"{why} The graph has {plural(len(nodes), 'call')}; {enough(number)}.{remedy}"
         extra = parameters(after) - parameters(before)
         if extra > 0:
             return f"The graph holds {extra:,} more parameters than before. Read the existing ones with get_attr."

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import fx
 
 from passlab.equivalence import equivalent
-from passlab.exercises.day04._shared import why_not_a_call
+from passlab.exercises.day04._shared import enough, why_not_a_call
 from passlab.fx.cases import graph
 from passlab.fx.effects import EFFECTS, effects, written
 from passlab.fx.patterns import POINTWISE, pattern
@@ -112,9 +112,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     fewest = len(set(last.values()))
     sentence = ""
     if kernels > fewest and pairs:
-        enough = "1 is enough" if fewest == 1 else f"{fewest} are enough"
         sentence = (
-            f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {enough}. "
+            f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {enough(fewest)}. "
             f"{listed(pairs[0])} may share one, since all consumers of {pairs[0][0].name} may be in it."
         )
     yield Finding("cost", kernels <= fewest, sentence, before=gm, mark=tuple(n.name for n in (pairs or [()])[0]))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from passlab.exercises.day17._results import operations, why_not_a_program
-from passlab.given.day17.shrink import OPERATIONS, Compiler, Fault
+from passlab.given.day17.shrink import OPERATIONS, Compiler, Fault, reason_of
 from passlab.judge import Case, Finding, plural
 
 UNARY = ("tanh", "sigmoid", "neg", "abs", "sin", "cos", "relu")
@@ -105,7 +105,7 @@ def failing(seed: int, faults: Sequence[Fault], size: int, at: int = 0, turned: 
     """
     rng = random.Random(seed)
     own = faults[at]
-    reason = f"{own[0]} raises an error: {own[3]}" if isinstance(own[3], str) else f"{own[0]} changes the results"
+    reason = reason_of(own[0], own[3])
     for _ in range(100):
         grower = Grower(rng)
         grower.grow(size // 3)

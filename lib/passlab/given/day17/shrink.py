@@ -67,13 +67,18 @@ class Compiler:
         for stage, pattern, readers, result in self.faults:
             matches = list(_matches(gm.graph, pattern, readers))
             if matches and isinstance(result, str):
-                return f"{stage} raises an error: {result}"
+                return reason_of(stage, result)
             for node, binding in matches:
                 with gm.graph.inserting_before(node):
                     node.replace_all_uses_with(_emitted(gm.graph, result, binding))
             if matches and _differ(before, Program(rebuild(gm)).run(inputs)):
-                return f"{stage} changes the results"
+                return reason_of(stage, result)
         return ""
+
+
+def reason_of(stage: str, result: Any) -> str:
+    """Return how the compiler fails by a fault of this stage, with this result."""
+    return f"{stage} raises an error: {result}" if isinstance(result, str) else f"{stage} changes the results"
 
 
 def _differ(before: Run, after: Run) -> bool:
