@@ -44,6 +44,7 @@ EXPECTED = {
     "integers": [True, False],
     "moved by rounding": True,
     "inf minus inf in a sum": True,
+    "values of calls, where modules are not trusted": ["negative", "relu", "exp"],
     "a layout": True,
     "depth": [3, 3],
     "what TVM simplifies": SIMPLIFIED,
@@ -97,8 +98,9 @@ class Net(torch.nn.Module):
 def checks(flavour: str) -> dict[str, Callable[[], Any]]:
     """Name → a function that gives something for EXPECTED."""
     import passlab
-    from passlab.tvm import builds, importers
+    from passlab.tvm import builds, importers, wire
     from passlab.tvm import equivalent as comparing
+    from passlab.tvm.dialect import current_dialect
     from passlab.tvm.equivalent import equivalent_modules as same
     from passlab.tvm.modules import nodes
 
@@ -151,6 +153,14 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         found = passlab.shrink(make.module("long"), fails, budget=40)
         return len(nodes(found)) < len(nodes(make.module("long"))) and "relu" in str(found)
 
+    def values_untrusted() -> list[str]:
+        """The judge's builder reads the module that returns all values with every check, and runs it."""
+        exposed = current_dialect().expose_calls(make.module("long"), 60)
+        read = wire.read(builds.packed(exposed.module).text.encode())
+        outputs = [torch.from_numpy(array) for array in builds.run_module(read, [(x,)]).outputs[0]]
+        named = {"negative": -x, "relu": (-x).relu(), "exp": (-x).relu().exp()}
+        return [next(n for n in named if torch.allclose(named[n], output)) for output in outputs]
+
     def simplified(one: str, other: str) -> tuple[bool, bool]:
         found = same(make.module(one), make.module(other))
         return bool(found), comparing.AS_WRITTEN in found.notes
@@ -202,6 +212,7 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         "inf minus inf in a sum": lambda: bool(
             same(make.module("sum"), make.module("sum of 2x / 2"), (huge,), kinds=())
         ),
+        "values of calls, where modules are not trusted": values_untrusted,
         "a layout": lambda: (
             "transpose" in same(make.module("turned"), make.module("turned, leaky")).reason
             or "leaky" in same(make.module("turned"), make.module("turned, leaky")).reason

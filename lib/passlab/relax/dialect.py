@@ -172,7 +172,8 @@ def expose_calls(module: Any, most: int) -> CallValues | None:
     result = relax.BlockBuilder().normalize(relax.Tuple([b.var for b in calls]))
     all_values = relax.Var("all_values", result.ty)
     blocks = [*main.body.blocks, relax.BindingBlock([relax.VarBinding(all_values, result)])]
-    function = relax.Function(main.params, relax.SeqExpr(blocks, all_values), result.ty, main.is_pure, main.attrs)
+    body = relax.BlockBuilder().normalize(relax.SeqExpr(blocks, all_values))
+    function = relax.Function(main.params, body, result.ty, main.is_pure, main.attrs)
     returning = tvm.IRModule(dict(module.functions.items()))
     returning.update_func(returning.get_global_var("main"), function)
     names = {node.var: node.name for node in nodes("main", main)}
