@@ -97,7 +97,8 @@ class Price:
 
     def __str__(self) -> str:
         repeats = f", {self.recomputed:,.0f} of them again" if self.recomputed else ""
-        amounts = f"{self.kernels} kernels, {self.nbytes:,} bytes, {self.steps:,.0f} steps{repeats}"
+        kernels = f"{self.kernels} kernel" + "s" * (self.kernels != 1)
+        amounts = f"{kernels}, {self.nbytes:,} bytes, {self.steps:,.0f} steps{repeats}"
         return f"{self.microseconds:,.1f} µs: {amounts}"
 
 
