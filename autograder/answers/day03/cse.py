@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -30,6 +31,7 @@ DREW = "Your CSE merged two random draws, but each call draws new numbers."
 #: What a key of raw operands loses: a slice can be hashed from Python 3.12 on, and 1 equals True.
 RAW = "valid" if sys.version_info < (3, 12) else "same"
 TIME = "The program writes between these two reads: they read the same memory at different times."
+ZEROS = torch.zeros(3)
 LAYERS: dict[str, Any] = {"one": lambda: nn.Linear(3, 3), "two": lambda: nn.Linear(3, 3), "drop": nn.Dropout}
 
 
@@ -279,6 +281,55 @@ def copies(m: Any, x: fx.Proxy) -> fx.Proxy:
     return before * y.t().reshape(-1)
 
 
+@case("the last dimension and the one before", graph(..., (2, 3)), spared=[least("softmax", 2, OTHER)])
+def last_dimensions(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.softmax(x, -1) - torch.softmax(x, -2)
+
+
+@case("steps and axes", graph(..., (3, 3)), spared=[least("getitem", 4, OTHER), least("pad", 2, OTHER)])
+def indices(m: Any, x: fx.Proxy) -> tuple:
+    padded = 1 / F.pad(x, (1, 1), value=0.0), 1 / F.pad(x, (1, 1), value=-0.0)
+    return x[0:], x[0::2], x[..., 0], x[None, 0], *padded
+
+
+@case("a mask and positions", graph(..., (2, 3)), spared=[least("getitem", 2, OTHER)])
+def masks(m: Any, x: fx.Proxy) -> tuple:
+    return x[[False, True]], x[[0, 1]]
+
+
+@case(
+    "attributes and modules with the same contents",
+    graph(..., (2, 3), low=lambda: nn.LeakyReLU(0.1), high=lambda: nn.LeakyReLU(0.5), **LAYERS, v=ZEROS, w=ZEROS),
+    spared=[least("get_attr", 4, OTHER), least("LeakyReLU", 2, OTHER)],
+)
+def contents(m: Any, x: fx.Proxy) -> tuple:
+    weights = x @ read(x, "one.weight"), x @ read(x, "two.weight")
+    return *weights, x + read(x, "v"), x * read(x, "w"), m.low(x), m.high(x)
+
+
+@case("an assignment between", graph(..., (2, 3)), spared=[least("sum", 2, TIME)])
+def assigned(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    before = y.sum()
+    store(y, 0, 2.0)
+    return before * y.sum()
+
+
+@case("a write by out= between", graph(..., (2, 3)), spared=[least("sum", 2, TIME)])
+def into_out(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    before = y.sum()
+    torch.add(x, 1, out=y)
+    return before * y.sum()
+
+
+@case("a twin that nothing uses", graph(..., (2, 3)), did=[most("exp", 1, ONCE, dead=True)])
+def unused(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.exp(x)
+    torch.exp(x)
+    return a + 1
+
+
 gpt = case("GPT, where nothing is common", zoo("gpt"), spared=[least("Linear", 4, OTHER)])
 
 
@@ -313,12 +364,12 @@ def _epochs(gm):
         yield node, None if stays else writes if any(n in memory for n in node.all_input_nodes) else 0
 
 
-def _merge(gm, kwargs=True):
+def _merge(gm, kwargs=True, spell=_spell):
     """Merge nodes by a key spelled as text."""
     first, merged = {}, {}
     for node, when in _epochs(gm):
         node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: merged.get(n, n))
-        key = (node.op, node.target, _spell(node.args), _spell(node.kwargs) if kwargs else "", when)
+        key = (node.op, node.target, spell(node.args), spell(node.kwargs) if kwargs else "", when)
         if when is not None and first.setdefault(key, node) is not node:
             merged[node] = first[key]
     for node in reversed(merged):
@@ -376,6 +427,34 @@ def no_keywords(gm):
     return _merge(gm, kwargs=False)
 
 
+@wrong("spared", "a slice is its first and last position: x[0:] and x[0::2] are the same")
+def without_steps(gm):
+    return _merge(gm, spell=lambda arg: re.sub(r"(slice \([^,]*, [^,]*), [^,]*", r"\1", _spell(arg)))
+
+
+@wrong("spared", "compares lists as Python does: the mask [False, True] and the positions [0, 1]")
+def lists_by_equality(gm):
+    def spell(arg):
+        text = _spell(arg)
+        return text.replace("bool True", "int 1").replace("bool False", "int 0") if "[" in text else text
+
+    return _merge(gm, spell=spell)
+
+
+@wrong("did", "leaves a node alone that nothing uses, also if it is a twin")
+def used_only(gm):
+    graph, unused = gm.graph, {n for n in gm.graph.nodes if not n.users}
+    first, merged = {}, {}
+    for node, when in _epochs(gm):
+        node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: merged.get(n, n))
+        key = (node.op, node.target, _spell(node.args), _spell(node.kwargs), when)
+        if when is not None and node not in unused and first.setdefault(key, node) is not node:
+            merged[node] = first[key]
+    for node in reversed(merged):
+        graph.erase_node(node)
+    return gm
+
+
 @wrong(RAW, "torch ships this pass")
 def torch_ships_it(gm):
     return CSEPass()(gm).graph_module
@@ -407,6 +486,24 @@ equal_keywords_merge = edited("spared", "compares keywords as Python does: min=1
 )
 nodes_only = edited("spared", "only operands that are nodes count: x * 2 and x * 3 are the same", core=True)(
     _operand("a if isinstance(a, fx.Node) else None")
+)
+by_hash = edited("spared", "takes operands for equal if their hashes are: -1 and -2")(
+    _operand("a if isinstance(a, fx.Node | float) else hash((type(a), a))")
+)
+last_name = edited("spared", "names an attribute without the module it belongs to")(
+    ("node.target, when", 'node.target.split(".")[-1] if node.op == "get_attr" else node.target, when')
+)
+attributes_by_value = edited("spared", "two attributes that hold the same numbers now are one")(
+    (
+        "node.target, when",
+        'operator.attrgetter(node.target)(gm).tolist().__repr__() if node.op == "get_attr" else node.target, when',
+    )
+)
+no_assignment = edited("spared", "y[0] = 2 is no method, so it writes nothing")(
+    ("epoch += ...", "epoch += bool(effects(node) & CHANGE) and node.target is not operator.setitem")
+)
+no_out = edited("spared", "a call writes its operands, not its keyword out=")(
+    ("epoch += ...", 'epoch += bool(effects(node) & CHANGE) and "out" not in node.kwargs')
 )
 list_or_tuple = edited(
     "spared", "takes look-alikes for the same: a list and a tuple, a slice and a tuple, m.tanh(x) and x.tanh()"
