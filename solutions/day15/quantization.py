@@ -299,10 +299,12 @@ def move(gm: fx.GraphModule) -> fx.GraphModule:
 
     In:  gm: a functional graph. Its pairs are nodes quantize(x, scale, zero_point,
          bits) and dequantize(q, scale, zero_point, bits); scale is a float. Or scale
-         is a node, and there is the keyword argument axis: such nodes stay.
+         is a node, and there is the keyword argument axis: such nodes stay. The
+         functions of MOVING may be called with keywords (torch.cat(tensors=[a, b])).
     Out: a graph with the same results, bit for bit, to which none of the three laws
          can be applied any more. Besides quantize and dequantize it calls the same
-         functions as before, each as often; nodes that nothing needs do not count.
+         functions as before, each as often. Nodes that nothing needs do not count,
+         as readers neither.
     Not to be called: passlab.quantization.move.move.
 
     Example:  torch.tanh(torch.flatten(dequantize(q, 0.1, 0, 8)))
@@ -310,6 +312,7 @@ def move(gm: fx.GraphModule) -> fx.GraphModule:
     """
     ### BEGIN SOLUTION
     graph = gm.graph
+    graph.eliminate_dead_code()
 
     def grid(node, function):
         """The scale, zero point and bits of a node, None if it is no pair's."""

@@ -119,6 +119,77 @@ def _differing(n: int, m: int, grid: Grid, other: Grid) -> list[Case]:
     return [channel, zero_points, bits, half, half_before]
 
 
+def _readers(n: int, m: int, grid: Grid, other: Grid) -> list[Case]:
+    """Return cases of who reads what, and of grids of four bits."""
+    few = (*grid[:2], 4)
+
+    @move_case("two grids read it", (n, m), about=STAYS)
+    def two(m: Any, x: Any) -> Any:
+        y = torch.transpose(torch.exp(x), 0, 1)
+        return q(y, grid), q(y, other)
+
+    @move_case("nothing needs what else reads it", (n, m))
+    def dead(m: Any, x: Any) -> Any:
+        y = torch.transpose(torch.exp(x), 0, 1)
+        torch.tanh(y)
+        return q(y, grid)
+
+    @move_case("four bits before a quantize", (n, m))
+    def few_above(m: Any, x: Any) -> Any:
+        return q(torch.transpose(torch.exp(x), 0, 1), few)
+
+    @move_case("four bits behind a dequantize", (n, m))
+    def few_below(m: Any, x: Any) -> Any:
+        y = torch.transpose(dq(q(x, few), few), 0, 1)
+        return q(y, few), y + 1
+
+    @move_case("operands with keywords", (n, m), (n, m))
+    def keywords(m: Any, x: Any, y: Any) -> Any:
+        both = torch.cat(tensors=[dq(q(x, grid), grid), dq(q(y, grid), grid)], dim=1)
+        flat = torch.flatten(input=torch.exp(x), start_dim=0)
+        return torch.exp(both), q(torch.cat(tensors=[flat, torch.flip(flat, dims=(0,))], dim=0), grid)
+
+    @move_case("written twice", (n, m))
+    def repeated(m: Any, x: Any) -> Any:
+        return tuple(torch.tanh(torch.flip(dq(q(x, grid), grid), (0,))) for _ in range(2))
+
+    @move_case("there and back", (n, m))
+    def back(m: Any, x: Any) -> Any:
+        return q(torch.transpose(torch.transpose(torch.exp(x), 0, 1), 0, 1), grid)
+
+    return [two, dead, few_above, few_below, keywords, repeated, back]
+
+
+def _computing(n: int, m: int, grid: Grid) -> list[Case]:
+    """Return cases of what looks as if it could move."""
+
+    @move_case("zeros around a tensor", (n, m), about=STAYS)
+    def padded(m: Any, x: Any) -> Any:
+        on = (grid[0], 9, 8)
+        return F.pad(dq(q(x, on), on), (1, 1)), q(F.pad(torch.exp(x), (1, 1)), on)
+
+    @move_case("the smallest", (n, m), about=STAYS)
+    def smallest(m: Any, x: Any) -> Any:
+        return torch.exp(torch.amin(dq(q(x, grid), grid), 1)), q(torch.amin(torch.exp(x), 1), grid)
+
+    @move_case("scales differ in the last digit", (n, m), (n, m), about=STAYS)
+    def digit(m: Any, x: Any, y: Any) -> Any:
+        near = (float(torch.nextafter(torch.tensor(grid[0]), torch.tensor(1.0))), *grid[1:])
+        return torch.cat([dq(q(x, grid), grid), dq(q(y, near), near)], 0)
+
+    @move_case("back onto the grid of a channel", (n, m), scale=torch.rand(n) + 0.1, about=STAYS)
+    def channel(m: Any, x: Any) -> Any:
+        y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
+        return q(y, (m.scale, 0, 8), axis=0)
+
+    @move_case("a product and a clamp", (n, m), about=STAYS)
+    def product(m: Any, x: Any) -> Any:
+        y = dq(q(x, grid), grid)
+        return y * 0.5, torch.clamp(y, 0.0, 1.0), q(torch.exp(x) * 0.5, grid)
+
+    return [padded, smallest, digit, channel, product]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.randint(3, 5), rng.randint(3, 5)
@@ -179,6 +250,8 @@ def hidden(seed: int) -> list[Case]:
         *differing,
         *_apart(n, m, grid),
         *(twice, back, computed),
+        *_readers(n, m, grid, other),
+        *_computing(n, m, grid),
     ]
 
 
@@ -192,6 +265,7 @@ def _grid(node, function):
 
 @right("writes a new graph; a value is a node of floats, or one of integers and a grid")
 def rewritten(gm):
+    gm.graph.eliminate_dead_code()
     targets = {}  # node → the grid on which its only reader wants it
     for node in reversed(gm.graph.nodes):
         if len(node.users) == 1 and node.target in MOVING:
@@ -222,6 +296,7 @@ def rewritten(gm):
 
 @right("applies one law at a time, until there is none")
 def one_by_one(gm):
+    gm.graph.eliminate_dead_code()
     while _step(gm):
         gm.graph.eliminate_dead_code()
     gm.recompile()
@@ -253,7 +328,7 @@ def _step(gm):
 
 def _over(gm, node, operand):
     with gm.graph.inserting_before(node):
-        return gm.graph.call_function(node.target, fx.map_arg(node.args, operand), dict(node.kwargs))
+        return gm.graph.call_function(node.target, fx.map_arg(node.args, operand), fx.map_arg(node.kwargs, operand))
 
 
 @wrong("did", "moves dequantize alone")
@@ -359,3 +434,60 @@ over_relu = edited("same", "moves a quantize above relu, as if 0 were the intege
 not_amax = edited("did", "lets the largest be chosen of floats")(
     ("t.target in MOVING and len(grids) == 1", "t.target in MOVING and t.target is not torch.amax and len(grids) == 1")
 )
+quantized_twice = edited("same", "moves a quantize above what quantizes of other grids read, too")(
+    (
+        "t.target in MOVING and len(t.users) == 1",
+        "t.target in MOVING and all(user.target is quantize for user in t.users)",
+    )
+)
+dead_reader = edited("did", "counts readers that nothing needs")(
+    ("graph = gm.graph\ngraph.eliminate_dead_code()", "graph = gm.graph")
+)
+always_eight = edited("same", "quantizes to eight bits what had fewer")(("(x, *q.args[1:])", "(x, *q.args[1:3], 8)"))
+eight_below = edited("did", "dequantizes from eight bits what has fewer")(
+    ("(t, *grids.pop())", "(t, *grids.pop()[:2], 8)")
+)
+by_position = edited("did", "does not see operands with keywords")(
+    (OF_OPERANDS, "grids = {grid(x, dequantize) for x in t.all_input_nodes if t.args}")
+)
+over_pad = edited("same", "pads with the integer 0, which does not stand for 0")(
+    ("t.target in MOVING and len(grids) == 1", "(t.target in MOVING or t.target is F.pad) and len(grids) == 1")
+)
+over_amin = edited("spared", "moves over the smallest as well, which is not in MOVING")(
+    ("t.target in MOVING and len(grids) == 1", "(t.target in MOVING or t.target is torch.amin) and len(grids) == 1")
+)
+over_clamp = edited("same", "clamps integers between ends that are real numbers")(
+    ("t.target in MOVING and len(grids) == 1", "(t.target in MOVING or t.target is torch.clamp) and len(grids) == 1")
+)
+last_digit = edited("same", "takes scales for one that differ in the last digit")(
+    (
+        OF_OPERANDS,
+        "grids = {(g := grid(x, dequantize)) and (round(g[0], 7), *g[1:]) for x in t.all_input_nodes}",
+    )
+)
+axis_pair = edited("spared", "removes a pair with a scale for each channel")(
+    (
+        "grid(q, quantize) and grid(q.args[0], dequantize) == grid(q, quantize)",
+        "q.target is quantize and q.args[0].target is dequantize"
+        " and (q.args[1:], q.kwargs) == (q.args[0].args[1:], q.args[0].kwargs)",
+    )
+)
+
+
+@wrong("spared", "computes once what is written twice")
+def merged(gm):
+    nodes = {}
+    for node in one_by_one(gm).graph.nodes:
+        if node.op == "call_function":
+            same = nodes.setdefault((node.target, str(node.args), str(node.kwargs)), node)
+            node.replace_all_uses_with(same, lambda user, same=same: user is not same)
+    return gm
+
+
+@wrong("spared", "removes two transposes that undo each other")
+def undone(gm):
+    for node in one_by_one(gm).graph.nodes:
+        inner = node.args[0] if node.target is torch.transpose else None
+        if inner is not None and inner.target is torch.transpose and inner.args[1:] == node.args[1:]:
+            node.replace_all_uses_with(inner.args[0])
+    return gm

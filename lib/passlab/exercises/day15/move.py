@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,7 @@ STAYS = ("valid", "same", "spared")
 #: A grid: scale, zero point, bits.
 Grid = tuple[float, int, int]
 GRID: Grid = (0.05, 3, 8)
+PAIR = (quantize, dequantize)
 #: By how much the inputs of the runs are multiplied: some values leave every grid.
 SIZES = (1, 0.1, 40)
 
@@ -87,13 +89,17 @@ def computing(m: Any, x: Any) -> Any:
 
 def grid_of(node: Any, function: Callable) -> tuple | None:
     """Return the grid of a node that calls quantize or dequantize with one scale, None for other nodes."""
-    if isinstance(node, fx.Node) and node.target is function and isinstance(node.args[1], float) and not node.kwargs:
-        return node.args[1:]
-    return None
+    if not isinstance(node, fx.Node) or node.target is not function:
+        return None
+    bound = inspect.signature(function).bind(*node.args, **node.kwargs)
+    bound.apply_defaults()
+    _, scale, *grid, axis, group = bound.arguments.values()
+    return (scale, *grid) if isinstance(scale, float) and axis is None and group is None else None
 
 
 def movable(gm: fx.GraphModule) -> set[fx.Node]:
     """Return the nodes that can move int8 by the laws: of the program before it is changed."""
+    needed = set(live(gm))
     below: dict[fx.Node, tuple] = {}
     for node in gm.graph.nodes:
         if node.target in MOVING:
@@ -102,8 +108,9 @@ def movable(gm: fx.GraphModule) -> set[fx.Node]:
                 below[node] = grid
     above: set[fx.Node] = set()
     for node in reversed(gm.graph.nodes):
-        if node.target in MOVING and len(node.users) == 1:
-            (user,) = node.users
+        users = needed & set(node.users)
+        if node.target in MOVING and len(users) == 1:
+            (user,) = users
             if user in above or grid_of(user, quantize) is not None:
                 above.add(node)
     return above | set(below)
@@ -118,7 +125,7 @@ def moved_bytes(gm: fx.GraphModule, inputs: tuple) -> dict[fx.Node, int]:
 
 def fewest_bytes(gm: fx.GraphModule) -> int:
     """Return the bytes that are moved if all is int8 that the laws allow. Nodes have shapes."""
-    numbers = {node: node.meta["tensor_meta"] for node in gm.graph.nodes if node.target in MOVING}
+    numbers = {node: node.meta["tensor_meta"] for node in live(gm) if node.target in MOVING}
     small = movable(gm)
     return sum(meta.shape.numel() * (1 if node in small else meta.dtype.itemsize) for node, meta in numbers.items())
 
@@ -132,19 +139,44 @@ def why_not_bitwise(before: fx.GraphModule, after: fx.GraphModule) -> str:
     return ""
 
 
-def others(gm: fx.GraphModule) -> Counter[str]:
-    """Return how often each function occurs besides quantize and dequantize."""
-    nodes = [node for node in live(gm) if node.op.startswith("call_")]
-    return Counter(op_name(node, gm) for node in nodes if node.target not in (quantize, dequantize))
+def others(gm: fx.GraphModule) -> dict[fx.Node, str]:
+    """Return the name of what each live node calls, without the quantize and dequantize that may move."""
+    names = {node: op_name(node, gm) for node in live(gm) if node.op.startswith("call_")}
+    pairs = [node for node in names if node.target in PAIR]
+    stay = {node: f"{names[node]} with axis" for node in pairs if not any(grid_of(node, f) for f in PAIR)}
+    return {node: name for node, name in names.items() if node not in pairs} | stay
+
+
+def why_not_spared(before: fx.GraphModule, after: fx.GraphModule) -> str:
+    """Return what is called more or less often than before, or computes integers instead of floats, or ""."""
+    if reason := why_not_as_often(*(Counter(others(gm).values()) for gm in (before, after))):
+        return reason
+    inputs = before.meta["inputs"]
+    old, new = (_computed(gm, inputs) for gm in (before, after))
+    if changed := new - old:
+        name, dtype = next(iter(changed))
+        return f"{name} returns {dtype}, where it did not before. It is not in MOVING."
+    return ""
+
+
+def _computed(gm: fx.GraphModule, inputs: tuple) -> Counter[tuple[str, str]]:
+    """Count the functions that are not of MOVING, by name and the dtype of their tensor."""
+    values, names = values_of(gm, inputs), others(gm)
+    dtypes = {node: str(getattr(values[node], "dtype", "no tensor")) for node in names if node.target not in MOVING}
+    return Counter((names[node], dtype) for node, dtype in dtypes.items())
 
 
 def why_not_int8(before: fx.GraphModule, after: fx.GraphModule) -> str:
-    """Return which law could be applied once more, or ""."""
+    """Return which law could be applied once more, or was applied wrongly, or ""."""
     node: Any
+    grids = {grid_of(node, function) for node in before.graph.nodes for function in PAIR}
     for node in live(after):
+        if any(grid_of(node, function) not in {*grids, None} for function in PAIR):
+            return f"{node.name} is on a grid that was nowhere before."
         grid = grid_of(node, quantize)
-        if grid is not None and grid_of(node.args[0], dequantize) == grid:
-            return f"{node.name} reads {node.args[0].name}, on the same grid: the integers were there already."
+        operand = node.all_input_nodes[0] if grid else None
+        if grid is not None and grid_of(operand, dequantize) == grid:
+            return f"{node.name} reads {operand}, on the same grid: the integers were there already."
     moved, least = moved_bytes(after, before.meta["inputs"]), fewest_bytes(before)
     if sum(moved.values()) <= least:
         return ""
@@ -162,7 +194,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("same", not wrong, wrong, before=before, after=value)
     if wrong:
         return
-    changed = why_not_as_often(others(before), others(after))
+    changed = why_not_spared(before, after)
     yield Finding("spared", not changed, changed, before=before, after=value)
     floats = why_not_int8(before, after)
     yield Finding("did", not floats, floats, before=before, after=value)
