@@ -454,8 +454,27 @@ draw_load(pieces, plans["search"], grid, "After the search")
 
 # %% [markdown]
 # Less traffic is less energy. It is also speed: row by row, some links carry more words than the slowest core computes
-# cycles, and everything waits for them; after the search, computing is nearly the limit again. The hot links are those
-# around GELU: many small operations, with all words of `mlp_0` between them. In MobileNet, too, row by row, everything
+# cycles, and everything waits for them; after the search, computing is nearly the limit again. Whose words does the
+# busiest link carry?
+
+# %%
+from passlab.wafer.mapping import link_loads
+
+cores, links = plans["row by row"], loads["row by row"].links
+way = max(links, key=lambda name: links[name].max())
+busiest = links[way].argmax()
+carried = {}
+for number, operation in enumerate(pieces.operations):
+    sent = pieces.owner[pieces.a] == number
+    a, b = cores[pieces.a][sent], cores[pieces.b][sent]
+    words = link_loads(a, b, pieces.words[sent], grid)[way].flat[busiest]
+    if words:
+        carried[operation.name] = int(words)
+print(way, "on the busiest link:", carried)
+assert sum(carried.values()) == links[way].max()
+
+# %% [markdown]
+# Those of GELU: many small operations, with all words of `mlp_0` between them. In MobileNet, too, row by row, everything
 # waits for a link. ResNet-18 needs more cores, if only to hold its weights, and rows cost it more traffic as well; but
 # its convolutions compute for so long that no link is the limit:
 
