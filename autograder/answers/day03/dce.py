@@ -128,6 +128,89 @@ def long(m: Any, x: fx.Proxy) -> fx.Proxy:
     return x + 1
 
 
+@case("a long chain that is used", graph(..., (2, 3)), did=none_of("exp"))
+def long_and_live(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x
+    for _ in range(1500):
+        y = torch.tanh(y)
+    torch.exp(y)
+    return y
+
+
+@case(
+    "used in a list, a slice and a keyword",
+    graph(..., (2, 3)),
+    did=none_of("exp"),
+    spared=[least(op, 1, "It is used.") for op in ("tanh", "floordiv", "sigmoid")],
+)
+def nested(m: Any, x: fx.Proxy) -> fx.Proxy:
+    low, half = torch.sigmoid(x), x.size(1) // 2
+    torch.exp(low)
+    return torch.clamp(torch.cat([torch.tanh(x)[:, :half], x[:, half:]], 1), min=low)
+
+
+@case("and, or", graph(..., (2, 3)), did=none_of("and_", "or_", "gt"))
+def logic(m: Any, x: fx.Proxy) -> fx.Proxy:
+    (x > 0) & (x > 1) | (x > 2)
+    return x + 1
+
+
+@case("sizes and copies", graph(..., (2, 3)), did=none_of("size", "numel", "clone", "to"))
+def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
+    x.size(0)
+    x.numel()
+    x.clone()
+    x.to(torch.float64)
+    return x + 1
+
+
+@case("a draw by a method", graph(..., (2, 3)), did=none_of("exp"), spared=[least("bernoulli", 1, "It draws.")])
+def method(m: Any, x: fx.Proxy) -> fx.Proxy:
+    torch.sigmoid(x).bernoulli()
+    torch.exp(x)
+    return F.dropout(x, 0.5, True)
+
+
+@case("noise that nobody reads", graph(..., (2, 3)), did=none_of("exp"), spared=[least("normal_", 1, "It draws.")])
+def noise(m: Any, x: fx.Proxy) -> fx.Proxy:
+    torch.zeros_like(x).normal_()
+    torch.exp(x)
+    return F.dropout(x, 0.5, True)
+
+
+PARTS: dict[str, Any] = {
+    "block": lambda: nn.Sequential(nn.Sequential(nn.BatchNorm1d(4), nn.Dropout()), nn.Tanh()),
+    "layer": lambda: nn.TransformerEncoderLayer(4, 2, 8),
+}
+
+
+@case(
+    "modules within modules",
+    graph(..., (3, 4), training=True, **PARTS),
+    did=none_of("Tanh"),
+    spared=[
+        least("BatchNorm1d", 1, NORM),
+        least("Dropout", 1, "A dropout in training mode draws."),
+        least("TransformerEncoderLayer", 1, "In training mode the dropouts within this layer draw."),
+    ],
+)
+def within(m: Any, x: fx.Proxy) -> fx.Proxy:
+    m.block(x)
+    m.layer(x)
+    return F.dropout(x, 0.5, True)
+
+
+@case(
+    "modules within modules, switched off",
+    graph(..., (3, 4), **PARTS),
+    did=none_of("Tanh", "BatchNorm1d", "Dropout", "TransformerEncoderLayer"),
+)
+def within_silent(m: Any, x: fx.Proxy) -> fx.Proxy:
+    m.block(x)
+    m.layer(x)
+    return x * 2
+
+
 @drawn
 def random_graphs(rng: random.Random) -> Iterable[Case]:
     return generated("dce", rng, 4, 30, UNUSED, dead=True)
@@ -207,6 +290,42 @@ def underscores(gm):
     return _sweep(gm, stays)
 
 
+@wrong("valid", "marks what is used, calling itself for the operands: a long chain is too deep for that")
+def marks_recursively(gm):
+    marked = set()
+
+    def mark(node):
+        if node not in marked:
+            marked.add(node)
+            for operand in node.all_input_nodes:
+                mark(operand)
+
+    for node in gm.graph.nodes:
+        if effects(node):
+            mark(node)
+    for node in reversed(gm.graph.nodes):
+        if node not in marked:
+            gm.graph.erase_node(node)
+    return gm
+
+
+@wrong("same", "looks for operands among the arguments themselves: not in a list, a slice or a keyword")
+def direct_operands(gm):
+    todo = [node for node in gm.graph.nodes if effects(node)]
+    marked = set(todo)
+    while todo:
+        node = todo.pop()
+        for operand in node.all_input_nodes if node.op == "output" else node.args:
+            if isinstance(operand, fx.Node) and operand not in marked:
+                marked.add(operand)
+                todo.append(operand)
+    for node in reversed(gm.graph.nodes):
+        if node not in marked:
+            node.replace_all_uses_with(None)
+            gm.graph.erase_node(node)
+    return gm
+
+
 @wrong("valid", "erases a dead node and then, calling itself, its operands: a long chain is too deep for that")
 def recursive(gm):
     def drop(node):
@@ -232,6 +351,21 @@ forgets_draws = edited("spared", "an unused draw does nothing (but without it ev
 )
 forgets_writes = edited("spared", "a write counts when its result is used")(_stays('effects(node) - {"writes"}'))
 forgets_assertions = edited("spared", "an assertion has no result, so it is dead")(_stays('effects(node) - {"stops"}'))
+every_underscore = edited("did", "takes every name that ends in an underscore for a write: operator.and_")(
+    _stays('effects(node) or str(getattr(node.target, "__name__", "")).endswith("_")')
+)
+unread_memory = edited("spared", "what writes into memory that nobody reads is dead, even if it draws")(
+    _stays('effects(node) and not (str(node.target) == "normal_" and len(node.args[0].users) == 1)')
+)
+draws_of_functions = edited("spared", "functions draw, methods do not")(
+    _stays('effects(node) - ({"draws"} if node.op == "call_method" else set())')
+)
+outermost = edited("spared", "looks at a module's own class: its parts are not asked whether they draw")(
+    _stays('effects(node) and not (node.op == "call_module" and any(gm.get_submodule(node.target).children()))')
+)
+sizes_stay = edited("did", "takes a size for a part of the signature")(
+    _stays('node.target in ("size", "numel") or effects(node)')
+)
 modules_are_pure = edited("spared", "modules are pure: a batch norm in training mode, a ReLU in place")(
     _stays('node.op != "call_module" and effects(node)')
 )
