@@ -64,8 +64,14 @@ def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
         y = F.linear(torch.relu(F.linear(x, m.v, m.c)), m.w)
         return torch.tanh(y), read(x, "c") * x.sum()
 
+    @migrate_case("a norm with a constant that is computed", (7, n), about=STAYS, v=(k, n), **base)
+    def computed_norm(m: Any, x: Any) -> Any:
+        y = call(F.layer_norm, x, (n,), torch.tanh(m.g), m.b)
+        z = call(F.layer_norm, x, (n,), m.g, torch.tanh(m.b))
+        return torch.tanh(F.linear(y, m.v)), torch.tanh(F.linear(z, m.v))
+
     norms = [output, as_weight, between, other_norms, computed, computed_bias]
-    return [*norms, bias_elsewhere, shared_bias, *without_norm(n, k)]
+    return [*norms, bias_elsewhere, shared_bias, *without_norm(n, k), computed_norm]
 
 
 def without_norm(n: int, k: int) -> list[Case]:
@@ -94,7 +100,20 @@ def without_norm(n: int, k: int) -> list[Case]:
     def square(m: Any, x: Any) -> Any:
         return F.linear(torch.relu(F.linear(x, m.v)), m.w)
 
-    return [fork, relu_twice, other_relu, before_relu, square]
+    @migrate_case("a computed weight before a relu", (7, n), about=STAYS, v=(k, n), c=(k,), w=(n, k))
+    def computed(m: Any, x: Any) -> Any:
+        return F.linear(torch.relu(F.linear(x, torch.tanh(m.v), m.c)), m.w)
+
+    @migrate_case("the first of two relus has another reader", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def first_relu(m: Any, x: Any) -> Any:
+        y = torch.relu(F.linear(x, m.v))
+        return torch.tanh(F.linear(torch.relu(y), m.w)), torch.exp(-y)
+
+    @migrate_case("three relus", (7, n), v=(k, n), w=(n, k))
+    def relus(m: Any, x: Any) -> Any:
+        return F.linear(torch.relu(torch.relu(torch.relu(F.linear(x, m.v)))), m.w)
+
+    return [fork, relu_twice, other_relu, before_relu, square, computed, first_relu, relus]
 
 
 def norms_before_a_layer(n: int, k: int, base: dict[str, Any], alpha: Callable[[], float]) -> list[Case]:
@@ -121,7 +140,21 @@ def norms_before_a_layer(n: int, k: int, base: dict[str, Any], alpha: Callable[[
         y = torch.tanh(F.linear(normed(m, x), m.v))
         return F.linear(call(F.layer_norm, y, (n,), m.h, m.b), m.v)
 
-    return [weight_elsewhere, norm_elsewhere, eps, two_norms]
+    @migrate_case("a relu behind a norm", (7, n), alpha=alpha(), v=(k, n), **base)
+    def relu(m: Any, x: Any) -> Any:
+        return F.linear(torch.relu(normed(m, x)), m.v)
+
+    @migrate_case("the sizes of a norm in a list", (7, n), alpha=alpha(), v=(k, n), **base)
+    def listed(m: Any, x: Any) -> Any:
+        return F.linear(call(F.layer_norm, x, [n], m.g, m.b), m.v)
+
+    norm_weight, column = hot(1, width=n, size=4e-5), torch.randn(k, n) * hot(2, width=n, size=4e-5)
+
+    @migrate_case("maxima a little above the least", (7, n), v=column, g=norm_weight, b=torch.zeros(n))
+    def small_maxima(m: Any, x: Any) -> Any:
+        return F.linear(normed(m, x), m.v)
+
+    return [weight_elsewhere, norm_elsewhere, eps, two_norms, relu, listed, small_maxima]
 
 
 def hidden(seed: int) -> list[Case]:
@@ -318,6 +351,42 @@ through_gelu = edited("same", "moves through any function of one number")(
     (
         "[user.target for user in x.users] == [torch.relu]",
         "[user.target for user in x.users] in ([torch.relu], [F.gelu], [torch.tanh])",
+    )
+)
+two_at_most = edited("did", "moves over two relus at most")(
+    (
+        "while [user.target for user in x.users] == [torch.relu]: ...",
+        "for _ in range(2):\n    if [user.target for user in x.users] == [torch.relu]:\n        (x,) = x.users",
+    )
+)
+first_alone = edited("same", "asks for a single reader before the first relu alone")(
+    (
+        "while [user.target for user in x.users] == [torch.relu]: ...",
+        "if [user.target for user in x.users] == [torch.relu]:\n"
+        "    while relus := [user for user in x.users if user.target is torch.relu]:\n"
+        "        x = relus[0]",
+    )
+)
+norm_alone = edited("did", "moves over relus from layers alone")(
+    (
+        "while [user.target for user in x.users] == [torch.relu]: ...",
+        "while is_layer(node) and [user.target for user in x.users] == [torch.relu]:\n    (x,) = x.users",
+    )
+)
+sizes_in_tuple = edited("did", "compares the sizes with a tuple")(
+    ("len(node.args[1]) == 1", "isinstance(node.args[1], tuple) and len(node.args[1]) == 1")
+)
+added = edited("did", "adds the least maximum to all others")(
+    ("largest[x.name].clamp(min=1e-05)", "largest[x.name] + 1e-05"), ("w.clamp(min=1e-05)", "w + 1e-05")
+)
+computed_norm_bias = edited("same", "divides the weight of a norm alone if its bias is computed")(
+    ("constants(weights)", "constants(weights[:1])"),
+    ("if bias is not None: ...", "if bias is not None and bias.op == 'get_attr': ..."),
+)
+weight_of_source_unasked = edited("valid", "moves out of a layer whose weight is computed")(
+    (
+        "not is_layer(node) and not is_norm(node)",
+        "not (node.target is F.linear and constants(node.args[2:])) and not is_norm(node)",
     )
 )
 
