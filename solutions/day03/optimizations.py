@@ -389,9 +389,10 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
          The replaced nodes are gone; operands that are no longer used may stay, for
          DCE.
     Careful: the result has the dtype and shape of what it replaces. `x.size(0)` is a
-         number, not a tensor. A call with options (alpha=2, rounding_mode="floor") is
-         another op; an option that is None or False does not count. Values that the
-         program writes into (`passlab.fx.effects.written`) are not touched.
+         number, not a tensor. For complex numbers inf * 1 and inf / 1 have a NaN. A
+         call with options (alpha=2, rounding_mode="floor") is another op; an option
+         that is None or False does not count. Values that the program writes into
+         (`passlab.fx.effects.written`) are not touched.
     The core: float tensors of one shape, Python operators and F.relu, Python numbers on
          the right, no writes. These laws alone: `x * 1`, `x / 1`, `x - 0`, `-(-x)` and
          `relu(relu(x))`, also one after another. All else stays, like `x + 0`.
@@ -416,7 +417,11 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
                 simpler = result[0]
             else:
                 with gm.graph.inserting_before(node):
-                    simpler = gm.graph.call_function(result[0], result[1:])
+                    simpler = gm.graph.create_node(
+                        "call_method" if result[0] == "reshape" else "call_function",
+                        result[0],
+                        result[1:],
+                    )
                 simpler.meta = dict(node.meta)
         if simpler is not node:
             same[node] = simpler
@@ -444,7 +449,7 @@ OP = {form: op for op, forms in FORMS.items() for form in forms}
 class Law(NamedTuple):
     """`holds` and `gives` get the node and its operands.
 
-    `gives` returns (x,) or (function, *operands).
+    `gives` returns (x,) or (function or method, *operands).
     """
 
     op: str
@@ -457,8 +462,12 @@ def like(n, x):  # the result is of x's type: the law changes neither dtype nor 
     return typed(x) is not None and typed(n) == typed(x)
 
 
+def real(n, x):  # ... and not complex: there inf * 1 has a NaN
+    return like(n, x) and not typed(x)[1].is_complex
+
+
 def whole(n, x):  # ... and of whole numbers, where there is no NaN, no inf and no -0
-    return like(n, x) and not (typed(x)[1].is_floating_point or typed(x)[1].is_complex)
+    return real(n, x) and not typed(x)[1].is_floating_point
 
 
 def unsigned(x):  # there -1 is a large number
@@ -485,7 +494,7 @@ def transposed(x):  # the dimensions of its operand, in the order in which x has
 
 
 def there_and_back(n, x, *dims):
-    if op(x) != "transpose":
+    if op(x) != "transpose" or any(isinstance(d, fx.Node) for d in dims + x.args[1:]):
         return False
     first = transposed(x)
     return [first[d] for d in transposed(n)] == sorted(first)
@@ -501,19 +510,19 @@ LAWS = (
     Law(
         "sub",
         "x - 0 = x",
-        lambda n, x, c: repr(number(c)) in ("0", "0.0") and like(n, x),
+        lambda n, x, c: repr(number(c)) in ("0", "0.0") and real(n, x),
         lambda n, x, c: (x,),
     ),
     Law(
         "mul",
         "x * 1 = x",
-        lambda n, x, c: number(c) == 1 and like(n, x),
+        lambda n, x, c: number(c) == 1 and real(n, x),
         lambda n, x, c: (x,),
     ),
     Law(
         "div",
         "x / 1 = x",
-        lambda n, x, c: number(c) == 1 and like(n, x),
+        lambda n, x, c: number(c) == 1 and real(n, x),
         lambda n, x, c: (x,),
     ),
     Law(
@@ -565,27 +574,23 @@ LAWS = (
         "reshape",
         "reshape(reshape(x, s), t) = reshape(x, t)",
         lambda n, x, *shape: op(x) == "reshape",
-        lambda n, x, *shape: (
-            torch.reshape,
-            x.args[0],
-            shape[0] if isinstance(shape[0], tuple | list) else shape,
-        ),
+        # The method takes (2, 3), 2, 3 and x.shape, which is a node
+        lambda n, x, *shape: ("reshape", x.args[0], *shape),
     ),
 )
-LAWS_OF = {op: [law for law in LAWS if law.op == op] for op in FORMS}
 
 
 def rewrite(node):
     """Return the replacement by the first law that holds, or None.
 
-    It is (x,) or (function, *operands).
+    It is (x,) or (function or method, *operands).
     """
     name = op(node)
     for operands in (
         [node.args, node.args[::-1]] if name in ("add", "mul") else [node.args]
     ):
-        for law in LAWS_OF.get(name, ()):
-            if law.holds(node, *operands):
+        for law in LAWS:
+            if law.op == name and law.holds(node, *operands):
                 return law.gives(node, *operands)
     return None
 

@@ -22,6 +22,7 @@ from passlab.judge import Case, core
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
+RESHAPED = "reshape(reshape(x, s), t) = reshape(x, t)"
 TRANSPOSED = "x.transpose(a, b).transpose(b, a) = x"
 
 
@@ -382,6 +383,52 @@ def plain_shared(m: Any, x: fx.Proxy) -> tuple:
     return -minus, minus * 2
 
 
+complexes = table(
+    "complex numbers",
+    [
+        fails("x * 1 = x", "for complex numbers inf * 1 has a NaN", lambda m, x: m.c * 1, mul=1),
+        fails("x / 1 = x", "for complex numbers inf / 1 has a NaN", lambda m, x: m.c / 1, truediv=1),
+        holds("x + (-y) = x - y", lambda m, x: x + (-m.c), neg=0, add=0),
+    ],
+    (2, 3),
+    c=torch.ones(3, dtype=torch.complex64),
+)
+
+computed = table(
+    "shapes and dimensions that the program computes",
+    [
+        holds(RESHAPED, lambda m, x: x.reshape(-1).reshape(x.shape), reshape=1),
+        holds(RESHAPED, lambda m, x: torch.reshape(x.reshape(-1), x.size()), reshape=1),
+        holds(RESHAPED, lambda m, x: x.reshape(3, 2).reshape(x.size(0) * x.size(1)), reshape=1),
+        holds(RESHAPED, lambda m, x: x.reshape(x.size(1), -1).reshape(-1, x.size(0)), reshape=1),
+        fails(
+            TRANSPOSED, "one exchanges nothing", lambda m, x: x.transpose(x.dim() - 2, 0).transpose(0, 1), transpose=2
+        ),
+    ],
+    (2, 3),
+)
+
+minus_zeros = table(
+    "a tensor of minus zeros",
+    [fails("x - 0 = x", "-0.0 - -0.0 is 0.0", lambda m, x: x - m.zeros, sub=1)],
+    (2, 3),
+    zeros=torch.full((3,), -0.0),
+)
+
+
+@case("a parameter without elements", graph(..., (2, 3), none=torch.zeros(0, 3)))
+def empty(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x, x[:0] * m.none, x[:0] - m.none])
+
+
+@case("a long chain", graph(..., (2, 3)), did=none_of(mul=0))
+def long(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x * 1
+    for _ in range(1500):
+        y = torch.tanh(y)
+    return y * 1
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     times = rng.randrange(4, 30)
@@ -410,6 +457,11 @@ def hidden(seed: int) -> list[Case]:
         methods_t,
         attributes,
         nothing_exchanged,
+        complexes,
+        computed,
+        minus_zeros,
+        empty,
+        long,
         *generated("simplify", rng, 5, 30, "The law holds here.", only=features),
     ]
 
@@ -485,19 +537,21 @@ class _Rules:
         if name == "abs" and inner == "neg" and (not self.whole(x) or self.type(x)[1].is_signed):
             return operator.abs, x.args
         if name == inner == "transpose":
+            if any(isinstance(d, fx.Node) for d in (*args[1:], *x.args[1:])):
+                return None
             sizes = torch.empty(tuple(range(2, 2 + len(self.type(n)[0]))), device="meta")  # no two dimensions are alike
             return x.args[0] if self.moved(n, self.moved(x, sizes)).shape == sizes.shape else None
         if name == inner == "reshape":
-            shape = args[1] if isinstance(args[1], tuple | list) else args[1:]
-            return torch.reshape, (x.args[0], tuple(shape))
+            return "reshape", (x.args[0], *args[1:])
         return None
 
     def binary(self, n, name, x, c):
         number, exact = self.value(c), self.keeps(n, x) and (self.whole(x) or not self.exact)
         if number is not None and self.keeps(n, x):
-            if number == 1 and name in ("mul", "div", "pow"):
+            keeps = name == "pow" or not self.type(x)[1].is_complex
+            if number == 1 and name in ("mul", "div", "pow") and keeps:
                 return x
-            if number == 0 and name == "sub" and math.copysign(1, number) > 0:
+            if number == 0 and name == "sub" and keeps and math.copysign(1, number) > 0:
                 return x
             if number == 2 and name == "pow":
                 return operator.mul, (x, x)
@@ -527,7 +581,7 @@ def _simplify(gm, *dropped):
                 graph.erase_node(at)
                 new[node] = result
                 break
-            call = graph.call_function(*result)
+            call = (graph.call_method if isinstance(result[0], str) else graph.call_function)(*result)
             call.meta = dict(node.meta)
             graph.erase_node(at)
             at = new[node] = call
@@ -554,8 +608,9 @@ def until_quiet(gm):
             if result is None:
                 continue
             if not isinstance(result, fx.Node):
+                call = gm.graph.call_method if isinstance(result[0], str) else gm.graph.call_function
                 with gm.graph.inserting_before(node):
-                    result = gm.graph.call_function(*result)
+                    result = call(*result)
                 result.meta = dict(node.meta)
             node.replace_all_uses_with(result)
             gm.graph.erase_node(node)
@@ -572,6 +627,20 @@ def one_floor(gm):
             node.replace_all_uses_with(simpler)
             gm.graph.erase_node(node)
     return gm
+
+
+@wrong("valid", "looks at the operands first, calling itself: a long chain is too deep for that")
+def operands_first(gm):
+    order = []
+
+    def visit(node):
+        if node not in order:
+            for operand in node.all_input_nodes:
+                visit(operand)
+            order.append(node)
+
+    visit(next(iter(reversed(gm.graph.nodes))))
+    return _simplify(gm)
 
 
 @plain("five laws on floats of one shape: no methods, dtypes, keywords or writes")
@@ -592,6 +661,31 @@ def five_laws(gm):
     return gm
 
 
+complex_products = edited("spared", "takes x * 1 for x among complex numbers, too")(
+    ("like(n, x) and not typed(x)[1].is_complex", "like(n, x)"),
+    (
+        "real(n, x) and not typed(x)[1].is_floating_point",
+        "like(n, x) and not (typed(x)[1].is_floating_point or typed(x)[1].is_complex)",
+    ),
+)
+shapes_are_tuples = edited("same", "takes x.shape for one number of a shape, since it is a node")(
+    (
+        '("reshape", x.args[0], *shape)',
+        "(torch.reshape, x.args[0], shape[0] if isinstance(shape[0], tuple | list) else shape)",
+    )
+)
+dims_are_numbers = edited("valid", "indexes with a dimension that is a node")(
+    ('op(x) != "transpose" or ...', 'op(x) != "transpose"')
+)
+first_element = edited("valid", "takes the first element of each parameter, also where there is none")(
+    (
+        "numbers[0] if len(set(map(repr, numbers))) == 1 else None",
+        "numbers[0] if len(set(map(repr, numbers))) <= 1 else None",
+    )
+)
+no_minus_zeros = edited("spared", "tells 0.0 and -0.0 apart in the text of the program, but not in a tensor")(
+    ('repr(number(c)) in ("0", "0.0")', 'number(c) == 0 and repr(c) != "-0.0"')
+)
 modules_by_name = edited("spared", "takes a module for the function of its name")(
     ('..., "call_method"', '..., "call_method", "call_module"')
 )

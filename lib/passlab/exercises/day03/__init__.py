@@ -107,9 +107,9 @@ EXERCISES = (
             "questions: which number is this operand, does the result have the shape and dtype of x, and is x an "
             "integer tensor?",
             "Never: x / x, sqrt(x * x), exp(log(x)), log(exp(x)). For integers only: x + 0, x * 0, x - x. If the type "
-            "stays the same: x - 0, x * 1, x / 1, x ** 1, x ** 2. Always: the rest, but compare the orders that two "
-            "transposes give the dimensions (x.T is traced as getattr(x, 'T')), and skip calls with options (F.relu "
-            "is traced with inplace=False, which does not count as an option).",
+            "stays the same: x ** 1, x ** 2 and, but for complex numbers, x - 0, x * 1, x / 1. Always: the rest, but "
+            "compare the orders that two transposes give the dimensions (x.T is traced as getattr(x, 'T')), and skip "
+            "calls with options (F.relu is traced with inplace=False, which does not count as an option).",
             "Walk once, in order. Replace the operands by what they have become so far, then apply laws to the node "
             "until none applies: each law gives either another node (remember it) or another op (node.target = …, "
             "node.args = …, and try again). Nodes in written(gm.graph) are off limits, both as x and as the node "
