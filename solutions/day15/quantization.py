@@ -369,7 +369,7 @@ check("day15.move", move)
 # 4. What is stored twice is not saved. Several `get_attr` nodes may read the same weight, each with its own pair, and
 #    all on the same grid: store it once, and unpack it at most once. And if something besides quantize reads the floats
 #    of a weight, they have to stay: then leave the weight and its pairs as they are.
-# 5. Pairs with other bits, and weights without a pair, stay as they are.
+# 5. Pairs with other bits, pairs of what is computed, and weights without a pair, stay as they are.
 #
 # A constant is stored by `gm.register_buffer(name, tensor)`, read by `graph.get_attr(name)`. What counts is the bytes of
 # all constants that the graph reads, each name once.
@@ -388,8 +388,8 @@ def pack(gm: fx.GraphModule) -> fx.GraphModule:
          F.linear may be called with keywords.
     Out: a graph with the same results but for the rounding of float sums, which reads
          the fewest bytes of constants, and unpacks nothing outside linear_int4 that
-         is not needed. All other functions are called as often as before;
-         nodes that nothing needs do not count.
+         is not needed. All other functions are called as often as before.
+         Nodes that nothing needs do not count, as readers neither.
     Not to be called: passlab.quantization.pack.pack_int4.
 
     Example:  of a row, the integers [-8, 7] become the byte 0x78:
@@ -397,6 +397,7 @@ def pack(gm: fx.GraphModule) -> fx.GraphModule:
     """
     ### BEGIN SOLUTION
     graph = gm.graph
+    graph.eliminate_dead_code()
 
     def operands(input, weight, bias=None):
         return input, weight, bias
@@ -413,7 +414,7 @@ def pack(gm: fx.GraphModule) -> fx.GraphModule:
     for dq in graph.find_nodes(op="call_function", target=dequantize):
         q = dq.args[0]
         weight, scale = q.args[:2]
-        if q.args[3] != 4 or weight.target in needed:
+        if weight.op != "get_attr" or q.args[3] != 4 or weight.target in needed:
             continue
         values = [getattr(gm, weight.target), getattr(gm, scale.target)]
         integers = quantize(*values, *q.args[2:], **q.kwargs)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day15.pack import _operands, pack_case, pair
-from passlab.fx.cases import read
+from passlab.fx.cases import call, read
 from passlab.given.day15.pack import linear_int4, unpack
 from passlab.judge import Case
 from passlab.quantization import dequantize, quantize
@@ -76,7 +76,45 @@ def hidden(seed: int) -> list[Case]:
     return [
         *(two, keywords, by_name, readers, two_pairs, as_input, itself, odd_rows, odd_twice),
         *_next_door(group, width, rows),
+        *_between(group, width, rows),
     ]
+
+
+def _between(group: int, width: int, rows: int) -> list[Case]:
+    """Return cases of several weights, several readers, and pairs of what is no weight."""
+    wide = {"w": (rows, width), "group": group}
+
+    @pack_case("two weights of one shape", (2, width), w2=(rows, width), **wide)
+    def alike(m: Any, x: Any) -> Any:
+        weights = pair(m.w, m.s, group), pair(m.w2, m.s2, group)
+        return *(F.linear(x, weight) for weight in weights), *(weight.sum() for weight in weights)
+
+    @pack_case("nothing needs what reads the floats", (2, width), **wide)
+    def dead(m: Any, x: Any) -> Any:
+        torch.tanh(m.w)
+        weight = pair(m.w, m.s, group)
+        torch.relu(weight)
+        return F.linear(x, weight)
+
+    @pack_case("readers in a list and by name", (2, width), torch.tensor([rows - 1, 0]), **wide)
+    def by_name(m: Any, x: Any, index: Any) -> Any:
+        weight = pair(m.w, m.s, group)
+        return torch.cat([weight, x]), call(F.embedding, index, weight=weight)
+
+    @pack_case("four bits of an activation", (rows, width), (rows, width), **wide)
+    def activation(m: Any, x: Any, y: Any) -> Any:
+        return F.linear(pair(torch.tanh(x), m.s, group), pair(m.w, m.s, group))
+
+    @pack_case("the same layer twice", (2, width), **wide)
+    def repeated(m: Any, x: Any) -> Any:
+        weight = pair(m.w, m.s, group)
+        return tuple(torch.relu(F.linear(x, weight)) for _ in range(2))
+
+    @pack_case("an even number of odd rows", (2, 9), w=(4, 9), group=3)
+    def even(m: Any, x: Any) -> Any:
+        return F.linear(x, pair(m.w, m.s, 3))
+
+    return [alike, dead, by_name, activation, repeated, even]
 
 
 def _next_door(group: int, width: int, rows: int) -> list[Case]:
@@ -134,10 +172,13 @@ def _needed(gm):
 
 @right("in two walks: constants first, then their readers; a byte is 16 times the second half, plus the first")
 def two_walks(gm):
+    gm.graph.eliminate_dead_code()
     nodes, needed, constants = gm.graph, _needed(gm), {}
     for node in list(nodes.nodes):
-        if node.target is quantize and node.args[3] == 4 and node.args[0].target not in needed:
+        if node.target is quantize and node.args[0].op == "get_attr" and node.args[3] == 4:
             name = node.args[0].target
+            if name in needed:
+                continue
             if name not in constants:
                 value = quantize(getattr(gm, name), getattr(gm, node.args[1].target), 0, 4, group=node.kwargs["group"])
                 halves = value.long() % 16
@@ -167,6 +208,7 @@ def two_walks(gm):
 def new_graph(gm):
     from torch import fx
 
+    gm.graph.eliminate_dead_code()
     graph, values, needed, opened = fx.Graph(), {}, _needed(gm), {}
 
     def packed(dq):
@@ -212,11 +254,12 @@ def new_graph(gm):
 def unfused(gm):
     needed, graph = _needed(gm), gm.graph
     for node in list(graph.nodes):
-        if node.target is quantize and node.args[3] == 4 and node.args[0].target not in needed:
+        weight = node.args[0] if node.target is quantize and node.args[3] == 4 else None
+        if weight is not None and weight.op == "get_attr" and weight.target not in needed:
             value = quantize(
-                getattr(gm, node.args[0].target), getattr(gm, node.args[1].target), *node.args[2:], **node.kwargs
+                getattr(gm, weight.target), getattr(gm, node.args[1].target), *node.args[2:], **node.kwargs
             )
-            name, odd = f"{node.args[0].target}_small", value.shape[1] % 2
+            name, odd = f"{weight.target}_small", value.shape[1] % 2
             low, high = (value[:, start::2].to(torch.uint8) & 15 for start in (0, 1)) if not odd else (None, None)
             gm.register_buffer(name, value if odd else low | high << 4)
             with graph.inserting_before(node):
@@ -269,6 +312,35 @@ twice = edited("spared", "packs what is needed as floats, too")(
     ("q.args[3] != 4 or weight.target in needed", "q.args[3] != 4")
 )
 by_pair = edited("did", "stores a weight for each of its pairs")(("f'{weight.target}_int4'", "f'{q.name}_int4'"))
+by_height = edited("same", "names constants by their number of rows, so that one replaces another")(
+    ("f'{weight.target}_int4'", "f'int4_{len(integers)}'")
+)
+dead_reader = edited("did", "keeps floats that only dead nodes read")(
+    ("graph = gm.graph\ngraph.eliminate_dead_code()", "graph = gm.graph")
+)
+by_position = edited("did", "unpacks for plain operands, not for those in lists or with names")(
+    ("if dq.users: ...", "if any(dq in user.args or user.op == 'output' for user in dq.users): ...")
+)
+eight_bits = edited("spared", "says that the integers it unpacks have eight bits")(
+    ("dq.replace_input_with(q, opened[name])", "dq.args = (opened[name], dq.args[1], 0, 8)")
+)
+odd_number = edited("valid", "asks whether the whole weight is odd, not its rows")(
+    ("odd = integers.shape[1] % 2", "odd = integers.numel() % 2")
+)
+activation = edited("valid", "asks gm for the constant of an activation")(("weight.op != 'get_attr'", "False"))
 
 
-EQUIVALENT = {("graph.eliminate_dead_code()", "pass"): "Nodes that nothing needs do not count."}
+@wrong("spared", "computes once what is written twice")
+def merged(gm):
+    nodes = {}
+    for node in two_walks(gm).graph.nodes:
+        if node.op == "call_function":
+            same = nodes.setdefault((node.target, str(node.args), str(node.kwargs)), node)
+            node.replace_all_uses_with(same, lambda user, same=same: user is not same)
+    return gm
+
+
+EQUIVALENT = {
+    ("graph.eliminate_dead_code()", "pass"): "Nodes that nothing needs do not count.",
+    ("gm.recompile()", "pass"): "the judge compiles the graph anew",
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from passlab.fx.cases import call, graph, live, read
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
 from passlab.given.day15.pack import linear_int4
-from passlab.judge import Case, Finding, there_are
+from passlab.judge import Case, Finding, listed, there_are
 from passlab.quantization import dequantize, quantize, unpack
 
 #: How far a result may be off, relative to the largest one: sums of floats have no fixed order.
@@ -75,9 +76,15 @@ def others(m: Any, x: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------- the laws
 
 
+def calls_of(gm: fx.GraphModule, target: Callable) -> list[fx.Node]:
+    """Return the live nodes that call a function."""
+    return [node for node in live(gm) if node.target is target]
+
+
 def readers(gm: fx.GraphModule, target: Any) -> list[fx.Node]:
-    """Return the nodes that read an attribute."""
-    return [user for node in gm.graph.find_nodes(op="get_attr") if node.target == target for user in node.users]
+    """Return the live nodes that read an attribute."""
+    nodes = set(gm.graph.find_nodes(op="get_attr"))
+    return [user for user in live(gm) if any(x in nodes and x.target == target for x in user.all_input_nodes)]
 
 
 def weight_of(dq: Any) -> str:
@@ -88,7 +95,7 @@ def weight_of(dq: Any) -> str:
 def pairs(gm: fx.GraphModule) -> dict[fx.Node, Tensor]:
     """Return the dequantize nodes of weights of 4 bits that need no floats, each with the weight."""
     result: dict[fx.Node, Tensor] = {}
-    for dq in gm.graph.find_nodes(op="call_function", target=dequantize):
+    for dq in calls_of(gm, dequantize):
         q: Any = dq.args[0]
         if q.target is not quantize or dq.args[3] != 4 or q.args[0].op != "get_attr":
             continue
@@ -118,16 +125,15 @@ def _operands(input: Any, weight: Any, bias: Any = None) -> tuple:
 def fusable(gm: fx.GraphModule) -> dict[fx.Node, fx.Node]:
     """Return the linear layers whose weights are packed, each with the dequantize that it reads."""
     packed = {dq for dq, weight in pairs(gm).items() if weight.shape[-1] % 2 == 0}
-    layers = gm.graph.find_nodes(op="call_function", target=F.linear)
-    weights = {node: _operands(*node.args, **node.kwargs)[1] for node in layers}
+    weights = {node: _operands(*node.args, **node.kwargs)[1] for node in calls_of(gm, F.linear)}
     return {node: weight for node, weight in weights.items() if weight in packed}
 
 
 def unpacked(gm: fx.GraphModule) -> int:
     """Return how many weights have to be unpacked for others than linear layers."""
-    layers, weights = fusable(gm), set()
+    layers, weights, needed = fusable(gm), set(), set(live(gm))
     for dq, weight in pairs(gm).items():
-        for user in dq.users:
+        for user in needed & set(dq.users):
             fused = layers.get(user) is dq and _operands(*user.args, **user.kwargs)[0] is not dq
             if not fused and weight.shape[-1] % 2 == 0:
                 weights.add(weight_of(dq))
@@ -147,19 +153,31 @@ def why_not_kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
     if reason := why_not_as_often(kept(before), kept(after)):
         return reason
     packed = {dq.args[0] for dq in pairs(before)}
-    left = [node for node in live(before) if node.target is quantize and node not in packed]
-    quantizes = [node for node in live(after) if node.target is quantize]
+    left = [node for node in calls_of(before, quantize) if node not in packed]
+    quantizes = calls_of(after, quantize)
     if len(quantizes) < len(left):
         return (
             f"{there_are(len(quantizes), 'quantize node')}; {len(left)} should stay: "
             "their weights have other bits, or are needed as floats."
         )
-    fused = [node for node in live(after) if node.target is linear_int4]
+    fused = calls_of(after, linear_int4)
     if len(fused) > len(fusable(before)):
         return (
             f"There are {len(fused)} linear_int4 nodes; {len(fusable(before))} layers have weights of 4 bits to pack."
         )
+    grids = [_grid(node) for node in calls_of(before, dequantize)]
+    for node in calls_of(after, dequantize):
+        if _grid(node) not in grids:
+            given = (f"{name}={value}" for name, value in _grid(node).items())
+            return f"{node.name} has {listed(list(given))}, as none had before."
     return ""
+
+
+def _grid(dq: fx.Node) -> dict[str, Any]:
+    """Return what a dequantize takes besides integers and a scale, by name."""
+    bound = inspect.signature(dequantize).bind(*dq.args, **dq.kwargs)
+    bound.apply_defaults()
+    return {name: value for name, value in bound.arguments.items() if name not in ("q", "scale")}
 
 
 def why_not_packed(before: fx.GraphModule, after: fx.GraphModule) -> str:
@@ -168,8 +186,7 @@ def why_not_packed(before: fx.GraphModule, after: fx.GraphModule) -> str:
     if sum(sizes.values()) > least:
         parts = ", ".join(f"{name} {size}" for name, size in sizes.items())
         return f"The graph reads {sum(sizes.values())} bytes of constants ({parts}); {least} are enough."
-    fused = [node for node in live(after) if node.target is linear_int4]
-    opened = [node for node in live(after) if node.target is unpack]
+    fused, opened = calls_of(after, linear_int4), calls_of(after, unpack)
     for operand in (operand for node in (*fused, *opened) for operand in node.all_input_nodes):
         if operand.op == "get_attr" and attribute(after, str(operand.target)).dtype == torch.int8:
             return f"{operand.target} is int8; two integers in a byte are a uint8."
