@@ -491,3 +491,10 @@ def undone(gm):
         if inner is not None and inner.target is torch.transpose and inner.args[1:] == node.args[1:]:
             node.replace_all_uses_with(inner.args[0])
     return gm
+
+
+EQUIVALENT = {
+    ("for t in list(graph.nodes): ...", "for t in (graph.nodes): ..."): "a graph may grow while its nodes are listed",
+    ("graph.eliminate_dead_code()", "pass"): "Nodes that nothing needs do not count.",
+    ("gm.recompile()", "pass"): "the judge compiles the graph anew",
+}
