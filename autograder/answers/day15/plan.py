@@ -23,6 +23,18 @@ from passlab.given.day15.plan import BITS, bytes_of, quantized
 from passlab.judge import Case
 
 
+def two_parts(rng: random.Random, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return layers of two parts that do not meet; in each layer 2 bits are exact for one of them."""
+    one, other = (drawn_layers(rng, (3,) * count + (1,)) for _ in range(2))
+    layers = []
+    for (w, b), (v, c) in zip(one, other, strict=True):
+        weights = [w, v]
+        exact = rng.randrange(2)
+        weights[exact] = weights[exact].sign() / 3
+        layers.append((torch.block_diag(*weights), torch.cat([b, c])))
+    return layers
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -74,7 +86,42 @@ def hidden(seed: int) -> list[Case]:
         plan_case("one input, whose scales cost more than its bits save", narrow, 1e6),
         plan_case("one layer", wide[:1], budget_for(wide[:1], (4,))),
         drawn("inputs below 0", 3, -6.0, -5.0),
+        *searched(rng),
     ]
+
+
+def searched(rng: random.Random) -> list[Case]:
+    """Return cases that few drawn layers would decide."""
+    count = rng.randint(4, 7)
+    one = drawn_layers(rng, (count, 6))
+    # whole numbers with a 7 in each row: 4 bits are exact, 8 are not
+    whole = [(rows(rng, size), torch.zeros(size[0], dtype=torch.float64)) for size in ((5, count), (3, 5))]
+    # behind the first layer with 2 bits, less than half of the range is left
+    small = torch.tensor([[rng.uniform(0.35, 0.45) for _ in range(count)] for _ in range(4)], dtype=torch.float64)
+    small[:, rng.randrange(count)] = 1.0
+    first = small, torch.zeros(4, dtype=torch.float64)
+    while True:
+        shrunk = [first, *drawn_layers(rng, (4, 3))]
+        budget = 0.995 * error_bound(shrunk, (2, 4), 0.0, 1.0)
+        if fewest_bytes(shrunk, 0.0, 1.0, budget) > size(shrunk, (2, 4)):
+            break
+    # found by search: in the first, exchanging the bits of two layers is not enough; in the second, beginnings with as
+    # many bytes differ in which output is off
+    exchanged, parted = drawn_layers(random.Random(112), (3,) * 6), two_parts(random.Random(66), 4)
+    return [
+        plan_case("a budget that 4 bits just exceed", one, 0.998 * error_bound(one, (4,), -1.0, 1.0)),
+        plan_case("exact with 4 bits, and not with 8", whole, 0.0),
+        plan_case("a range that 2 bits make smaller", shrunk, budget, 0.0, 1.0),
+        plan_case("five layers of one size", exchanged, 0.0278),
+        plan_case("two parts that do not meet", parted, 0.567),
+    ]
+
+
+def rows(rng: random.Random, size: tuple[int, int]) -> torch.Tensor:
+    """Return a weight of whole numbers from -7 to 7, with a 7 in each row."""
+    weight = torch.tensor([[rng.randint(-7, 7) for _ in range(size[1])] for _ in range(size[0])], dtype=torch.float64)
+    weight[:, rng.randrange(size[1])] = 7.0
+    return weight
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -195,3 +242,80 @@ no_scales = edited("cost", "counts the bits of weights, and forgets their scales
         "(bits, weight.numel() * bits // 8, (quantized(weight, bits) - weight).abs())",
     )
 )
+tolerant = edited("same", "lets the error be one hundredth over the budget")(
+    ("final(at, e) > budget", "final(at, e) > 1.01 * budget")
+)
+monotone = edited("did", "takes for granted that more bits are always nearer")(
+    (
+        "for number, more, off in options:\n    search([*bits, number], size + more, w @ e + off @ (m + e))",
+        "for number, more, off in reversed(options):\n"
+        "    if final(at + 1, w @ e + off @ (m + e)) > budget:\n"
+        "        break\n"
+        "    search([*bits, number], size + more, w @ e + off @ (m + e))",
+    )
+)
+
+
+@wrong("same", "takes the magnitudes from the network with fewer bits")
+def magnitudes_of_plan(layers, low, high, budget):
+    plans = [((), torch.zeros_like(layers[0][0][0]))]
+    for at, (weight, _) in enumerate(layers):
+        longer = []
+        for bits, error in plans:
+            before = [(quantized(w, b), bias) for (w, bias), b in zip(layers, bits, strict=False)]
+            most = magnitudes([*before, layers[at]], low, high)[-1]
+            for number in BITS:
+                new = weight.abs().mv(error) + (quantized(weight, number) - weight).abs().mv(most + error)
+                end = new
+                for later, _ in layers[at + 1 :]:
+                    end = later.abs().mv(end)
+                if end.max() <= budget:
+                    longer.append(((*bits, number), new))
+        longer.sort(key=lambda plan: size(layers[: at + 1], plan[0]))
+        plans = []
+        for plan in longer:
+            if not any((other[1] <= plan[1]).all() for other in plans):
+                plans.append(plan)
+    return list(plans[0][0])
+
+
+@wrong("cost", "keeps of the beginnings with as many bytes the one whose largest error is least at the end")
+def one_of_each_size(layers, low, high, budget):
+    plans = {0: ((), torch.zeros_like(layers[0][0][0]), 0.0)}
+    for at, ((weight, _), most) in enumerate(zip(layers, magnitudes(layers, low, high), strict=True)):
+        longer = {}
+        for nbytes, (bits, error, _) in plans.items():
+            for number in BITS:
+                new = weight.abs().mv(error) + (quantized(weight, number) - weight).abs().mv(most + error)
+                end = new
+                for later, _ in layers[at + 1 :]:
+                    end = later.abs().mv(end)
+                total, largest = nbytes + bytes_of(weight, number), float(end.max())
+                if largest <= budget and (total not in longer or largest < longer[total][2]):
+                    longer[total] = (*bits, number), new, largest
+        plans = longer
+    return list(plans[min(plans)][0])
+
+
+@wrong("cost", "lowers and exchanges bits as long as one or two layers suffice for fewer bytes")
+def exchanging(layers, low, high, budget):
+    def bound(plan):
+        return error_bound(layers, plan, low, high)
+
+    def better(plan, count):
+        """Return the plans with fewer bytes in which so many layers have other bits."""
+        found = []
+        for places in itertools.combinations(range(len(layers)), count):
+            for bits in itertools.product(BITS, repeat=count):
+                trial = list(plan)
+                for at, number in zip(places, bits, strict=True):
+                    trial[at] = number
+                if size(layers, trial) < size(layers, plan) and bound(trial) <= budget:
+                    found.append(trial)
+        return found
+
+    plan = [32] * len(layers)
+    while trials := better(plan, 1) or better(plan, 2):
+        nbytes, error = size(layers, plan), bound(plan)
+        plan = max(trials, key=lambda trial: (nbytes - size(layers, trial)) / max(bound(trial) - error, 1e-30))
+    return plan
