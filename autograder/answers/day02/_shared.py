@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 
 from passlab import models
-from passlab.exercises.day02._shared import Rewrite, rewrite_case
+from passlab.exercises.day02._shared import Rewrite, program, rewrite_case
 from passlab.fx.cases import seeded
 from passlab.judge import Case
 
@@ -72,6 +72,19 @@ def _random_net(rng: random.Random, layer: Callable, size: int) -> fx.GraphModul
     gm = fx.GraphModule(root, graph).eval()
     gm.meta["inputs"] = (values[image],)
     return gm
+
+
+def names_of_weights(body: Callable, names: tuple[str, ...], **parts: nn.Module) -> fx.GraphModule:
+    """Return a program of an image: `body`, multiplied by weights that have these names."""
+
+    def product(m: Any, x: Any) -> Any:
+        x = body(m, x)
+        for name in names:
+            x = x * getattr(m, name)
+        return x
+
+    weights = {name: nn.Parameter(torch.randn(5)) for name in names}
+    return program(product, torch.randn(2, 3, 5, 5), **parts, **weights)
 
 
 def net_case(name: str, seed: str, layer: Callable, pairs: Callable, size: int) -> Case:

@@ -10,7 +10,15 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from autograder.answers.day02._shared import KEPT, free_name, net_case, program_of, random_conv, zoo_case
+from autograder.answers.day02._shared import (
+    KEPT,
+    free_name,
+    names_of_weights,
+    net_case,
+    program_of,
+    random_conv,
+    zoo_case,
+)
 from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
 from passlab.exercises.day02.fold_batchnorm import batch_norm, plain_net
@@ -144,15 +152,8 @@ def _names_taken() -> fx.GraphModule:
     return program(body, torch.randn(1, 3, 5, 5), bn=batch_norm(3), **convs)
 
 
-def _names_of_weights() -> fx.GraphModule:
-    def body(m, x):
-        x = m.bn(m.conv(x))
-        for name in TAKEN:
-            x = x * getattr(m, name)
-        return x
-
-    weights = {name: nn.Parameter(torch.randn(5)) for name in TAKEN}
-    return program(body, torch.randn(2, 3, 5, 5), conv=nn.Conv2d(3, 3, 1), bn=batch_norm(3), **weights)
+def _weights() -> fx.GraphModule:
+    return names_of_weights(lambda m, x: m.bn(m.conv(x)), TAKEN, conv=nn.Conv2d(3, 3, 1), bn=batch_norm(3))
 
 
 def _one_and_three() -> fx.GraphModule:
@@ -201,7 +202,7 @@ def hidden(seed: int) -> list[Case]:
             *KEPT,
         ),
         rewrite_case("names that are taken", _names_taken, Rewrite(("conv → bn",))),
-        rewrite_case("names that weights have", _names_of_weights, Rewrite(("conv → bn",))),
+        rewrite_case("names that weights have", _weights, Rewrite(("conv → bn",))),
         rewrite_case("an image that is written in between", _written_between, Rewrite(("conv → bn",))),
         rewrite_case("a subclass", _subclass, Rewrite(why="Centred is a BatchNorm2d by inheritance only"), *KEPT),
         rewrite_case(

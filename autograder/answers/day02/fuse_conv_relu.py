@@ -11,7 +11,7 @@ from torch import fx, nn
 from torch.fx.traceback import NodeSource
 from torch.nn import functional as F
 
-from autograder.answers.day02._shared import KEPT, free_name, net_case, random_conv, zoo_case
+from autograder.answers.day02._shared import KEPT, free_name, names_of_weights, net_case, random_conv, zoo_case
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
 from passlab.exercises.day02.fuse_conv_relu import cases as visible
@@ -133,15 +133,8 @@ def _subclasses() -> fx.GraphModule:
     return program(body, 3 * torch.randn(1, 3, 5, 5), **parts)
 
 
-def _names_of_weights() -> fx.GraphModule:
-    def body(m, x):
-        x = torch.relu(m.conv(x))
-        for name in TAKEN:
-            x = x * getattr(m, name)
-        return x
-
-    weights = {name: nn.Parameter(torch.randn(5)) for name in TAKEN}
-    return program(body, torch.randn(1, 3, 5, 5), conv=nn.Conv2d(3, 3, 1), **weights)
+def _weights() -> fx.GraphModule:
+    return names_of_weights(lambda m, x: torch.relu(m.conv(x)), TAKEN, conv=nn.Conv2d(3, 3, 1))
 
 
 def _relu6() -> fx.GraphModule:
@@ -193,7 +186,7 @@ def hidden(seed: int) -> list[Case]:
             "an image that is written in between", _written_between, Rewrite(("conv → relu", "conv2d → relu_1"))
         ),
         rewrite_case("names that are taken", _names_taken, Rewrite(("conv → relu_1",))),
-        rewrite_case("names that weights have", _names_of_weights, Rewrite(("conv → relu",))),
+        rewrite_case("names that weights have", _weights, Rewrite(("conv → relu",))),
         rewrite_case("a ReLU6 module", _relu6, Rewrite(why="nn.ReLU6 stops at 6"), *KEPT),
         rewrite_case("clamps", _clamped, Rewrite(why="clamp_min(0.5) and clamp(0, 1) are other functions"), *KEPT),
         rewrite_case(
