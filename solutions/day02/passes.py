@@ -665,6 +665,10 @@ check("day02.lost-attribute", lost_attribute)
 #
 # Now the reverse. These are six passes that a hasty review would accept. Each matches, rewrites and cleans up
 # correctly, but each makes an unjustified assumption. Find it, and prove it with a graph.
+#
+# `calls(node, targets)` asks whether a node calls one of these functions or methods. `_replace(gm, node, by)` puts `by`
+# in the place of a node and erases the node, and its operand if nothing uses that any more. `add_relu(a, b, alpha=1)` is
+# `relu(a + alpha * b)`.
 
 # %%
 for suspect in SUSPECTS.values():

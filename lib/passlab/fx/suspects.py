@@ -15,10 +15,6 @@ from torch.nn import functional as F
 from passlab.fx.nodes import calls
 from passlab.judge import function_travels
 
-RELUS = (torch.relu, F.relu, F.relu6, F.leaky_relu)
-POOLS = (F.max_pool2d, F.avg_pool2d)
-CASTS = ("half", "bfloat16", "float", "double", "int", "long")
-
 
 @function_travels
 def add_relu(a: Tensor, b: Tensor, *, alpha: float = 1) -> Tensor:
@@ -58,8 +54,9 @@ def cancel_transposes(gm: fx.GraphModule) -> fx.GraphModule:
 
 def drop_round_trips(gm: fx.GraphModule) -> fx.GraphModule:
     """`x.half().float()` = `x`: the second cast undoes the first."""
+    casts = ("half", "bfloat16", "float", "double", "int", "long")
     for node in list(gm.graph.nodes):
-        if calls(node, CASTS) and calls(node.args[0], CASTS):
+        if calls(node, casts) and calls(node.args[0], casts):
             _replace(gm, node, node.args[0].args[0])
     gm.recompile()
     return gm
@@ -78,8 +75,9 @@ def relu_in_place(gm: fx.GraphModule) -> fx.GraphModule:
 
 def relu_before_pool(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(pool(x))` = `pool(relu(x))`, if nothing else uses the pooled value: now ReLU can join the convolution."""
+    pools = (F.max_pool2d, F.avg_pool2d)
     for node in list(gm.graph.nodes):
-        if calls(node, (torch.relu, F.relu)) and calls(node.args[0], POOLS) and len(node.args[0].users) == 1:
+        if calls(node, (torch.relu, F.relu)) and calls(node.args[0], pools) and len(node.args[0].users) == 1:
             pool = node.args[0]
             with gm.graph.inserting_before(pool):
                 first = gm.graph.call_function(torch.relu, (pool.args[0],))
@@ -91,8 +89,9 @@ def relu_before_pool(gm: fx.GraphModule) -> fx.GraphModule:
 
 def merge_relus(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(relu(x))` = `relu(x)`, for every activation of the ReLU family."""
+    relus = (torch.relu, F.relu, F.relu6, F.leaky_relu)
     for node in list(gm.graph.nodes):
-        if calls(node, RELUS) and calls(node.args[0], RELUS):
+        if calls(node, relus) and calls(node.args[0], relus):
             _replace(gm, node, node.args[0])
     gm.recompile()
     return gm
