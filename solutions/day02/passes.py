@@ -252,7 +252,7 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
     """`bn(conv(x))` = `conv'(x)` with other weights, if the numbers of bn are fixed.
 
     In:  a graph. Only modules count, and only of exactly these types: nn.Conv2d, and
-         behind it nn.BatchNorm2d.
+         behind it nn.BatchNorm2d. Of two batch norms in a row the second may stay.
     Out: the graph without the batch norms that can be folded. One can be if
          - it is not training (`bn.training`) and keeps running statistics,
          - nothing else uses the value of the convolution,

@@ -141,6 +141,11 @@ TAKEN = (
 )
 
 
+def _two_norms() -> fx.GraphModule:
+    parts = {"conv": nn.Conv2d(3, 4, 3), "bn": batch_norm(4), "second": batch_norm(4)}
+    return program(lambda m, x: m.second(m.bn(m.conv(x))), torch.randn(2, 3, 5, 5), **parts)
+
+
 def _names_taken() -> fx.GraphModule:
     def body(m, x):
         x = m.bn(m.conv(x))
@@ -203,6 +208,7 @@ def hidden(seed: int) -> list[Case]:
         ),
         rewrite_case("names that are taken", _names_taken, Rewrite(("conv → bn",))),
         rewrite_case("names that weights have", _weights, Rewrite(("conv → bn",))),
+        rewrite_case("two batch norms in a row", _two_norms, Rewrite(("conv → bn",), optional=1)),
         rewrite_case("an image that is written in between", _written_between, Rewrite(("conv → bn",))),
         rewrite_case("a subclass", _subclass, Rewrite(why="Centred is a BatchNorm2d by inheritance only"), *KEPT),
         rewrite_case(
@@ -366,6 +372,21 @@ def used_once(gm):
 @wrong("same", "leaves out eps, which is not 1e-5 everywhere", core=True)
 def without_eps(gm):
     return _fold(gm, numbers=lambda conv, norm: _numbers(conv, norm, eps=0.0))
+
+
+@wrong("same", "folds the second of two batch norms into the weights as they were before the first")
+def into_the_old_weights(gm):
+    modules = {n: gm.get_submodule(n.target) for n in gm.graph.nodes if n.op == "call_module"}
+    for bn, node, _, norm in _foldable(gm):
+        new = copy.deepcopy(modules[node])
+        with torch.no_grad():
+            weight, bias = _numbers(modules[node], norm)
+        new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
+        node.target = free_name(gm, f"new_{node.name}")
+        gm.add_submodule(node.target, new)
+        bn.replace_all_uses_with(node)
+        gm.graph.erase_node(bn)
+    return gm
 
 
 @wrong("same", "takes batch norms in either order: one before a convolution is folded into it, borders and all")

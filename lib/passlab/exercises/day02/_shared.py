@@ -49,10 +49,12 @@ def rewrite_case(name: str, build: Callable[[], fx.GraphModule], expect: Rewrite
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The matches that a pass must rewrite in one graph (names to show), and why the look-alikes stay."""
+    """The matches that a pass must rewrite in one graph (names to show), why the look-alikes stay, and how many more
+    matches it may rewrite or leave."""
 
     matches: tuple[str, ...] = ()
     why: str = ""
+    optional: int = 0
 
 
 def upstream(*ends: fx.Node) -> set[fx.Node]:
