@@ -92,6 +92,11 @@ def _dropped(x: Tensor, w: Tensor) -> list[Tensor]:
     return [(y * torch.bernoulli(torch.sigmoid(y.detach()))).exp().sum(0)]
 
 
+def _turned(x: Tensor) -> list[Tensor]:
+    """The gradient reads a view of a wide value that follows from a narrow one."""
+    return [torch.cat([x, x, x]).t().sin().exp()]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -137,6 +142,13 @@ def hidden(seed: int) -> list[Case]:
         program("two inputs that are overwritten", _two_states, {"x": square}, {"mean": (width,), "scale": (width,)}),
         program("a drawn mask", _dropped, {"x": square, "w": weights}),
         program("sizes of a large input", _mean, {"x": square}, symbolic=True),
+        program(
+            "a view that is not to be computed twice",
+            _turned,
+            {"x": square},
+            outputs=1,
+            once=DEAR | {aten.t.default},
+        ),
     ]
 
 
@@ -228,6 +240,14 @@ draws_by_name = edited("spared", "takes for random only what has `rand` in its n
 )
 dear_again = edited("spared", "computes anything once more, whatever it costs")(
     ("... or node.target in once or ...", "... or ...")
+)
+
+
+views_again = edited("spared", "takes a view once more whatever `once` says, since it costs nothing")(
+    (
+        "node.target in once",
+        "node.target in once and place not in [(memory(o) or [0])[0] for o in node.all_input_nodes]",
+    )
 )
 
 
