@@ -90,6 +90,17 @@ def one_number(e: Any, x: Any, y: Any, w: Any, b: Any) -> Any:
     return wide, e(op.nn.relu(e(op.add(e(conv(x, y)), b)))), e(op.nn.gelu(e(op.add(product, b))))
 
 
+@case(
+    "a bias of more dimensions than the product",
+    module(..., IMAGE, WEIGHT, (1, 1, 4, 1, 1), (1, 4, 1, 1, 1), SQUARE, (1, 1, 8)),
+    "spared",
+    run=False,
+)
+def more_dimensions(e: Any, x: Any, y: Any, w: Any, b: Any, u: Any, row: Any) -> Any:
+    images = [e(op.nn.relu(e(op.add(e(conv(x, y)), bias)))) for bias in (w, b)]
+    return *images, e(op.nn.gelu(e(op.add(e(op.matmul(u, u)), row))))
+
+
 @case("the product leaves the block", module(..., IMAGE, WEIGHT, (1, 4, 1, 1)), "spared", run=False)
 def product_leaves(e: Any, x: Any, y: Any, w: Any) -> Any:
     product = e(conv(x, y), leave=True)
@@ -131,6 +142,7 @@ def hidden(seed: int) -> list[Case]:
         case("products in half precision", module(rows, *DENSE_HALF), "spared", run=False),
         case("products in double precision", module(rows, *DENSE_DOUBLE), "spared", run=False),
         one_number,
+        more_dimensions,
         product_leaves,
         activations,
         read_again,
@@ -181,7 +193,9 @@ def _hidden(context):
 def _bias(context, channel):
     product, bias = _sizes(context.annotated_expr["product"]), _sizes(context.annotated_expr["bias"])
     bias = [1] * (len(product) - len(bias)) + bias
-    return all(size == (product[at] if at == channel % len(product) else 1) for at, size in enumerate(bias))
+    return len(bias) == len(product) and all(
+        size == (product[at] if at == channel % len(product) else 1) for at, size in enumerate(bias)
+    )
 
 
 def _fits_conv(context):
@@ -265,6 +279,9 @@ any_place = edited("spared", "takes a bias along another dimension of the same s
 any_number = edited("spared", "takes one number for all channels for a bias, because it broadcasts")(
     ("... == shape", "all(a in (1, b) for a, b in zip(..., shape, strict=True))")
 )
+from_behind = edited(
+    "spared", "compares the sizes from behind as far as both go: a bias may make an image of five dimensions"
+)(("... == shape", "all(a == b for a, b in zip((...)[::-1], shape[::-1], strict=False))"))
 sum_alone = edited("spared", "asks of the sum alone whether it leaves the block")(
     (
         "isinstance(variable, relax.DataflowVar)",
