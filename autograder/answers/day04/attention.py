@@ -160,6 +160,15 @@ def shapes(m: Any, x: fx.Proxy, k: fx.Proxy, one: fx.Proxy, n: fx.Proxy) -> tupl
 
 
 @case(
+    "all dimensions of the keys in reverse",
+    graph(..., (4, 4, 4), (3, 3, 3, 3)),
+    spared=[attention_at_most(0, "T reverses all dimensions, not only the last two.")],
+)
+def reversed_keys(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return torch.softmax(x @ x.T * 0.5, -1) @ x, torch.softmax(y @ y.T * 0.5, -1) @ y
+
+
+@case(
     "values that are their own operands",
     graph(..., (2, 4, 4), bias=(4, 4), softmax=lambda: nn.Softmax(-1)),
     spared=[attention_at_most(0, "Probabilities and scores that are read twice have to be there.")],
@@ -413,6 +422,7 @@ def hidden(seed: int) -> list[Case]:
         switched_off,
         drawing,
         shapes,
+        reversed_keys,
         read_twice,
         constants,
         written_program,
@@ -656,6 +666,9 @@ any_values = edited("spared", "compares the leading dimensions of q and k, not t
 )
 any_transposition = edited("same", "takes any transposition of k for the right one, and a softmax over any dimension")(
     ("... if other == ... else None", "...")
+)
+reverses_keys = edited("same", "takes x.T for x.mT: of more than two dimensions it reverses all")(
+    ('node.args[1] == "mT"', 'node.args[1] in ("T", "mT")')
 )
 any_mask = edited(
     "same", "takes masks of any shape, where the op wants at least two dimensions; or any order of the last two"
