@@ -14,6 +14,7 @@ from torch import fx
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.codegen import codegen_case, half, numbers, positive, whole
+from passlab.fx.cases import call
 from passlab.judge import Case
 from passlab.relax import tvm
 
@@ -101,6 +102,55 @@ def itself(x, h):
     return torch.where(x == x, x, 0.5), h == h, torch.where(x < x, 1.0, -x)
 
 
+WIDE = torch.tensor((2**24 + 1, -(2**24) - 3, 2**24 + 3, 7), dtype=torch.int32)
+NEXT = torch.tensor((2**24, -(2**24) - 4, 2**24 + 3, -7), dtype=torch.int32)
+
+
+@codegen_case("NaN in minimum and maximum, each of them returned", ..., numbers(3, 9), numbers(9))
+def each_returned(x, y):
+    return [torch.minimum(x, y), torch.maximum(x, y), torch.sqrt(x)]
+
+
+@codegen_case("a row and a column of one length, subtracted both ways", ..., numbers(6, 1), numbers(6))
+def both_ways(x, y):
+    return x - y, y - x
+
+
+@codegen_case("whole numbers beside fractions", ..., whole(5, 9), numbers(9))
+def beside_fractions(n, x):
+    return n * 0.5, 0.5 - n, n + x, x * (n > 2)
+
+
+@codegen_case("a choice between whole numbers and fractions", ..., whole(5, 9), numbers(9))
+def chosen_fractions(n, x):
+    return torch.where(x > 0, n, 0.1), torch.where(x > 0, n, x)
+
+
+@codegen_case("whole numbers that float32 rounds", ..., WIDE, NEXT)
+def wider_than_float32(n, m):
+    return n + m, n * 3, torch.abs(n), torch.relu(n), torch.maximum(n, m), torch.minimum(n, m), n == m, n < m
+
+
+@codegen_case("a float32 number without dimensions beside float16", ..., HALVED, torch.tensor(0.1))
+def beside_a_scalar(h, x):
+    return h == x, h > x, h < x
+
+
+@codegen_case("a comparison with its number on the left", ..., numbers(11))
+def number_first(x):
+    return call(operator.gt, 0.25, x), torch.where(call(operator.lt, 0.5, x), x, 0.1)
+
+
+@codegen_case("too large for float16, and not for bfloat16", ..., 100000 * numbers(7), edges=False)
+def large(x):
+    return x.to(torch.bfloat16).to(torch.float32) * 0.001
+
+
+@codegen_case("to the type that it has", ..., torch.tensor((300.0, -400.0, 2.0, 0.5), dtype=torch.float16))
+def the_same_type(h):
+    return (h * h).to(torch.float16) * 0.001
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.choice((7, 13, 29)), rng.choice((3, 11, 17))
@@ -139,6 +189,15 @@ def hidden(seed: int) -> list[Case]:
         codegen_case("whole numbers of more than 24 bits", lambda n: torch.where(n > 0, n - 2, -n), LARGE),
         codegen_case("functions of whole numbers", made_real, whole(n, m), numbers(m)),
         codegen_case("whole numbers and a half", conditions, whole(n, m), numbers(n, m)),
+        each_returned,
+        both_ways,
+        beside_fractions,
+        chosen_fractions,
+        wider_than_float32,
+        beside_a_scalar,
+        number_first,
+        large,
+        the_same_type,
         codegen_case("no rows", halves, numbers(m, 0, n), numbers(n)),
         codegen_case("five dimensions", lambda x, y: x - y, numbers(2, 1, 3, 1, 2), numbers(5, 1, 2, 1)),
         *(
@@ -453,6 +512,66 @@ own_type = edited("same", "computes a function in the type of its operand: tanh 
     (
         "value.astype(working(dtype))",
         'value if name in ("tanh", "sigmoid", "exp", "sqrt") else value.astype(working(dtype))',
+    )
+)
+minimum_by_min = edited("same", "takes care of NaN in maximum, and writes minimum with TIR.min")(
+    ("lambda a, b: TIR.Select(TIR.Or(a < b, TIR.isnan(a)), a, b)", "TIR.min")
+)
+first_choice = edited("same", "where has the type of the first value that it chooses from: beside n, 0.1 becomes 0")(
+    (
+        "return TIR.Select(values[condition], operand(yes), operand(no))",
+        "kind = yes.meta['tensor_meta'].dtype if isinstance(yes, fx.Node) else dtype\n"
+        "result, dtype = dtype, kind\n"
+        "return TIR.Select(values[condition], operand(yes), operand(no)).astype(working(result))",
+    )
+)
+whole_operand = edited("same", "takes a number beside whole numbers for a whole one: n * 0.5 becomes n * 0")(
+    (
+        "... if compares else a",
+        '... if compares else int(a) if name != "where" and "int" in str([n.ty for n in map(values.get, '
+        "node.all_input_nodes)]) else a",
+    )
+)
+floats_now_and_then = edited("same", "multiplies and compares whole numbers in float32, and nothing else")(
+    ("operator.mul", 'lambda a, b: (a.astype("float32") * b.astype("float32")).astype(a.ty.dtype)'),
+    (
+        "dtype = torch.result_type(left, right)",
+        "dtype = torch.result_type(left, right)\ndtype = torch.float32 if dtype == torch.int32 else dtype",
+    ),
+)
+dtypes_alone = edited("same", "does not see that a value without dimensions counts for less than float16")(
+    (
+        'torch.empty(a.meta["tensor_meta"].shape, dtype=..., device="meta")',
+        'torch.empty((1,), dtype=..., device="meta")',
+    )
+)
+number_behind = edited("same", "takes the number for the right operand of each comparison")(
+    (
+        "return EXPRESSIONS[name](*map(operand, node.args))",
+        "args = node.args if isinstance(node.args[0], fx.Node) or not compares else node.args[::-1]\n"
+        "return EXPRESSIONS[name](*map(operand, args))",
+    )
+)
+one_half = edited("same", "rounds to bfloat16 as to float16: both have 16 bits")(
+    (
+        "values[node.args[0]].astype(name_of(dtype))",
+        'values[node.args[0]].astype(name_of(dtype).replace("bfloat16", "float16"))',
+    )
+)
+same_type_kept = edited("same", "leaves out a cast to the type that the value has: what is wider stays so")(
+    (
+        "return values[node.args[0]].astype(name_of(dtype)).astype(working(dtype))",
+        "same = dtype == node.args[0].meta['tensor_meta'].dtype\n"
+        "value = values[node.args[0]]\n"
+        "return value if same else value.astype(name_of(dtype)).astype(working(dtype))",
+    )
+)
+cleared_first = edited("did", "sets each element of an output to 0 before it is written")(
+    (
+        "lines.append(...)",
+        "zero = TIR.const(0, parameters[-1].ty.dtype)\n"
+        "lines.append(TIR.BufferStore(parameters[-1], zero, loops))\n"
+        "lines.append(...)",
     )
 )
 bool_as_bytes = edited("valid", "an input of bool is a buffer of bytes")(

@@ -165,13 +165,14 @@ def _length(loop: Any) -> int:
 @dataclass
 class Work:
     """The work of a kernel, counted from its text. `steps`: operations of all kinds; `dear`: calls of exp and the like;
-    `stores`: how often each buffer is written, by handle; `largest`: the elements of the
-    largest buffer it allocates."""
+    `stores`: how often each buffer is written, by handle; `always`: the same without the writes under a condition;
+    `largest`: the elements of the largest buffer it allocates."""
 
     steps: int = 0
     dear: int = 0
     largest: int = 0
     stores: Counter = field(default_factory=Counter)
+    always: Counter = field(default_factory=Counter)
     foreign: list[str] = field(default_factory=list)
     _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -181,37 +182,39 @@ class Work:
         work.statement(function.body, 1)
         return work
 
-    def statement(self, at: Any, times: int) -> None:
-        """Count a statement that runs `times` times."""
+    def statement(self, at: Any, times: int, always: bool = True) -> None:
+        """Count a statement that runs `times` times, or at most as often if it does not run `always`."""
         kind = type(at).__name__
         if kind == "For":
-            self.statement(at.body, times * _length(at))
+            self.statement(at.body, times * _length(at), always)
         elif kind == "SeqStmt":
             for part in at.seq:
-                self.statement(part, times)
+                self.statement(part, times, always)
         elif kind == "BufferStore":
             self.stores[at.buffer.__chandle__()] += times
+            self.always[at.buffer.__chandle__()] += times * always
             self.expression(at.value, times)
         elif kind in ("Bind", "Evaluate"):
             self.expression(at.value, times)
         elif kind == "IfThenElse":
             self.expression(at.condition, times)
             for part in filter(None, (at.then_case, at.else_case)):
-                self.statement(part, times)
+                self.statement(part, times, always=False)
         elif kind in ("AllocBuffer", "DeclBuffer"):
             self._holds(at.buffer)
         elif kind == "SBlockRealize":
-            self._block(at.block, times)
+            self._block(at.block, times, always and getattr(at.predicate, "value", 0) == 1)
         elif kind == "AttrStmt":
-            self.statement(at.body, times)
+            self.statement(at.body, times, always)
         else:
             raise Unread(f"The kernel contains a {kind} statement; use only loops of constant length and stores.")
 
-    def _block(self, block: Any, times: int) -> None:
+    def _block(self, block: Any, times: int, always: bool) -> None:
         for buffer in block.alloc_buffers:
             self._holds(buffer)
-        for part in filter(None, (block.init, block.body)):
-            self.statement(part, times)
+        if block.init:
+            self.statement(block.init, times, always=False)
+        self.statement(block.body, times, always)
 
     def _holds(self, buffer: Any) -> None:
         sizes = [getattr(size, "value", math.inf) for size in buffer.ty.shape]
@@ -252,8 +255,9 @@ def _why_not_one_kernel(function: Any, work: Work, inputs: int, elements: int) -
             "Keep a value inside the group in a buffer of one element."
         )
     for parameter in list(function.params)[inputs:]:
-        times = work.stores[parameter.__chandle__()]
-        if times < elements or times > 2 * elements + 64:
+        at = parameter.__chandle__()
+        times = work.stores[at]
+        if times < elements or times > 2 * elements + 64 or work.always[at] > elements:
             return f"The output {parameter.name} has {elements:,} elements; the loops store {times:,} times to it."
     return None
 
