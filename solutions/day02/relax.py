@@ -57,7 +57,8 @@ def fuse_silu(module: tvm.IRModule) -> tvm.IRModule:
          value, in either order, is a call of relax.nn.silu. A sigmoid that is unused
          after that is gone; one with other users stays.
     Stays: everything else: products with the sigmoid of another value, other operators,
-         functions (a private one that nothing calls may go) and parameters.
+         functions (a private one that nothing calls may go), parameters, and the
+         attributes of module and functions. The given module is not changed.
     Time: 2 s of computing for each test case.
 
     Example:  lv = sigmoid(x);  lv1 = multiply(lv, x);  lv2 = multiply(y, lv);

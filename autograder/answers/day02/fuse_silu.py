@@ -114,6 +114,17 @@ def _calls_helper(e: Any, x: Any) -> Any:
     return e(op.multiply(e(e.helper(x)), e(op.sigmoid(x))))
 
 
+def _module_attribute() -> tvm.IRModule:
+    return module(_symbolic, (5,))().with_attr("version", 3)
+
+
+def _function_attribute() -> tvm.IRModule:
+    program = module(_symbolic, (5,))()
+    main = program.get_global_var("main")
+    program.update_func(main, program[main].with_attr("num_input", 1))
+    return program
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     all_of_them = ("did", "spared", "cost")
@@ -128,6 +139,8 @@ def hidden(seed: int) -> list[Case]:
         case("an unknown size, in half precision", module(_symbolic, ((n, 3), "float16")), *all_of_them, run=False),
         case("a function that is a kernel", _with_kernel, *all_of_them, run=False),
         case("two inputs of one name", _one_name, *all_of_them, run=False),
+        case("an attribute of the module", _module_attribute, *all_of_them, run=False),
+        case("an attribute of a function", _function_attribute, *all_of_them, run=False),
         case("branches", _branches, *all_of_them, run=False),
         case("a gated layer", module(_gated_layer, (3, 6), (6, 8), (6, 8), (8, 6)), *all_of_them),
         case("a helper's result is not a gate", module(_calls_helper, (5,), helper=_helper), *all_of_them, run=False),
@@ -221,6 +234,30 @@ def single_reader(module):
         mutator.readers = Counter(a for value in values for a in value.args if isinstance(a, relax.Var))
         mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+@wrong("spared", "makes a module of the new functions, and forgets the attributes of the old one")
+def functions_alone(module):
+    done = by_rule(module)
+    return tvm.IRModule(dict(done.functions.items()))
+
+
+@wrong("spared", "takes parameters and body of each function over, and not its attributes")
+def without_attributes(module):
+    done = by_rule(module)
+    for variable in _functions(done):
+        f = done[variable]
+        bare = relax.Function(f.params, f.body, f.ret_ty, f.is_pure)
+        done.update_func(variable, bare.with_attr("global_symbol", f.attrs["global_symbol"]) if f.attrs else bare)
+    return done
+
+
+@wrong("spared", "writes the new functions into the module that it was given")
+def into_the_given(module):
+    mutator = _Silu(module)
+    for variable in _functions(module):
+        module.update_func(variable, mutator.visit_expr(module[variable]))
+    return relax.transform.DeadCodeElimination()(module)
 
 
 one_order = edited("did", "looks for the gate on the right only; a product is the same in both orders")(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from passlab.judge import Case
+from passlab.judge import Case, Finding
 from passlab.relax import relax, tvm
 from passlab.relax.cases import case, module, op
 from passlab.tvm.judge import bindings, counts, functions, judge_pass
@@ -87,6 +88,8 @@ def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None
     names = functions(before).keys() - functions(after).keys()
     if names:
         return f"The function {min(names)} is gone; the pass may only change the bodies of functions."
+    if lost := _lost_attribute(before, after):
+        return lost
     limit = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
     if (count := counts(after)[SILU]) > limit:
         return f"Expected {_calls(limit, SILU)}; there {_are(count)}: not every product with a sigmoid is a silu."
@@ -100,6 +103,22 @@ def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None
     if old != new:
         changed = min(o for o in old.keys() | new.keys() if old[o] != new[o])
         return f"{_calls(old[changed], changed)} became {new[changed]}; the pass must not touch this operator."
+    return None
+
+
+def _lost_attribute(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+    """Return which attribute of the module or of a function is not what it was, or None."""
+    from tvm_ffi import structural_equal
+
+    new = functions(after)
+    pairs = [("the module", before, after), *((f"the function {n}", f, new[n]) for n, f in functions(before).items())]
+    for where, old, now in pairs:
+        kept = dict(now.attrs.items()) if now.attrs else {}
+        for key, value in old.attrs.items() if old.attrs else ():
+            if key not in kept:
+                return f"The attribute {key} of {where} is gone."
+            if not structural_equal(kept[key], value):
+                return f"The attribute {key} of {where} is no longer {value}."
     return None
 
 
@@ -122,7 +141,24 @@ def _are(number: int) -> str:
     return "is 1" if number == 1 else f"are {number}" if number else "are none"
 
 
-judge = judge_pass(_did, _spared, _cost, kinds=())
+_judge_pass = judge_pass(_did, _spared, _cost, kinds=())
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Yield the five verdicts; the module that the pass was given must stay as it was."""
+    from tvm_ffi import structural_equal
+
+    (before,) = case.build()
+    if not isinstance(value, dict):  # the module alone, where a drawn case is asked whether it has a match
+        value = {"module": value, "given": before}
+    yield from _judge_pass(replace(case, build=lambda: (before,)), value["module"])
+    if not structural_equal(case.build()[0], value["given"], map_free_vars=True):
+        yield Finding(
+            "spared",
+            False,
+            "The module that the pass was given was changed. Write new functions into the mutator's builder "
+            "(mutator.builder_.update_func), and return the module that builder_.get() makes.",
+        )
 
 
 def _orders(e: Any, x: Any, y: Any) -> Any:
