@@ -91,8 +91,6 @@ def _changed_primitive(before: Any, after: Any) -> str | None:
     return None
 
 
-# Without huge numbers: in a chain of convolutions they may make NaN (inf - inf), of which TVM's relu makes 0, and its
-# clip inf. What a clip does to huge numbers, its limits say (see `_ported`).
 judge = judge_pass(_ported, _port_spared, kernels=is_primitive)
 
 
