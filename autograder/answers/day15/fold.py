@@ -321,7 +321,33 @@ def spared(rng) -> list[Case]:
     def two_relus(m, x):
         return F.linear(torch.relu(torch.relu(F.linear(x, m.w))), m.v)
 
-    return [large, one_large, negative, floats, layer, relu, two_relus, *ends_of_int32(k), weight, value, others]
+    cases = [large, one_large, negative, floats, layer, relu, two_relus, *ends_of_int32(k), weight, value, others]
+    return [*cases, *flattened(k)]
+
+
+def flattened(k: int) -> list[Case]:
+    """Return cases in which a flatten lies between a layer and its pairs. k: the width."""
+
+    @fold_case("a flatten between a dequantize and a layer", (4, 3, k), w=(2, k), v=(k, 6))
+    def before(m, x):
+        return F.linear(torch.flatten(F.linear(x, m.w), 1), m.v)
+
+    @fold_case("a flatten between a layer and a quantize", (4, 3, k), about=NONE, edit=pair_of_flatten, w=(2, k))
+    def behind_layer(m, x):
+        return torch.exp(torch.flatten(F.linear(x, m.w), 1))
+
+    return [before, behind_layer]
+
+
+def pair_of_flatten(gm: fx.GraphModule) -> None:
+    """Put the pair of the layer behind the flatten, which reads the layer."""
+    values = {node.name: node for node in gm.graph.nodes}
+    layer, flat, exp = values["linear"], values["flatten"], values["exp"]
+    grid = 0.02, -9, 8
+    flat.replace_input_with(flat.args[0], layer)
+    with gm.graph.inserting_before(exp):
+        q = gm.graph.call_function(quantize, (flat, *grid))
+        exp.replace_input_with(flat, gm.graph.call_function(dequantize, (q, *grid)))
 
 
 def ends_of_int32(k: int) -> list[Case]:
@@ -535,6 +561,27 @@ float_input = edited("valid", "asks only for a weight with a pair")(
 )
 no_convolution = edited("did", "folds linear layers only")(
     ("node.target not in (F.linear, F.conv2d)", "node.target is not F.linear")
+)
+through_flatten = edited("spared", "looks for the integers of a layer's input before a flatten")(
+    (
+        "return node if x.target is weight.target is dequantize else None",
+        "source = x.args[0] if x.target is torch.flatten else x\n"
+        "return node if source.target is weight.target is dequantize else None",
+    ),
+    (
+        "x_q, s_x, x_zero, _ = x.args",
+        "flat = x if x.target is torch.flatten else None\n"
+        "x_q, s_x, x_zero, _ = x.args if flat is None else flat.args[0].args",
+    ),
+    (
+        "head = x_q, weights[weight], bias",
+        "if flat is not None:\n"
+        "    x_q = gm.graph.call_function(torch.flatten, (x_q, *flat.args[1:]))\n"
+        "head = x_q, weights[weight], bias",
+    ),
+)
+before_flatten = edited("spared", "folds a layer although a quantize reads its flatten")(
+    ("if node.target is torch.relu: ...", "if node.target in (torch.relu, torch.flatten): ...")
 )
 no_activated = edited("did", "does not look behind a relu")(("if node.target is torch.relu: ...", "if False: ..."))
 
