@@ -5,6 +5,7 @@ Most wrong answers are the reference with one expression or buffer changed.
 
 from __future__ import annotations
 
+import math
 import operator
 import random
 from collections.abc import Callable
@@ -103,6 +104,8 @@ def itself(x, h):
 
 
 WIDE = torch.tensor((2**24 + 1, -(2**24) - 3, 2**24 + 3, 7), dtype=torch.int32)
+EXTREME = torch.tensor((math.inf, 0.0, 0.75, -0.5), dtype=torch.float16)
+WIDER = torch.tensor((100000.0, 1e-10, 0.75, 0.25), dtype=torch.bfloat16)
 NEXT = torch.tensor((2**24, -(2**24) - 4, 2**24 + 3, -7), dtype=torch.int32)
 
 
@@ -151,6 +154,21 @@ def the_same_type(h):
     return (h * h).to(torch.float16) * 0.001
 
 
+@codegen_case("a bool beside numbers", ..., numbers(5, 9) > 0, whole(5, 9), numbers(9))
+def beside_a_bool(mask, n, x):
+    return mask + n, n * mask, mask < x, mask == n
+
+
+@codegen_case("float16 beside bfloat16 and whole numbers", ..., EXTREME, WIDER, whole(4), edges=False)
+def beside_halves(h, b, n):
+    return h == b, h < b, h + b, h * n
+
+
+@codegen_case("infinite and negative numbers, and zeros to divide by", ..., numbers(5, 9), whole(5, 9), whole(9))
+def extremes(x, n, m):
+    return torch.where(x > 0, x, -math.inf), x < math.inf, n * -3 + -2, n / m
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.choice((7, 13, 29)), rng.choice((3, 11, 17))
@@ -189,6 +207,9 @@ def hidden(seed: int) -> list[Case]:
         codegen_case("whole numbers of more than 24 bits", lambda n: torch.where(n > 0, n - 2, -n), LARGE),
         codegen_case("functions of whole numbers", made_real, whole(n, m), numbers(m)),
         codegen_case("whole numbers and a half", conditions, whole(n, m), numbers(n, m)),
+        beside_a_bool,
+        beside_halves,
+        extremes,
         each_returned,
         both_ways,
         beside_fractions,
@@ -344,6 +365,10 @@ _TYPES = {"bool": "T.bool", "int32": "T.int32", "float32": "T.float32"}
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "gt": ">", "lt": "<"}
 
 
+def _in_text(number):
+    return number if math.isfinite(number) else f"'{number}'"
+
+
 def _tvmscript(name, operands, zero, first):
     """Return the text of an operation. first: that of its first operand's value, as it is."""
     if name in _SYMBOLS:
@@ -382,7 +407,7 @@ def as_text(gm):
             work = _wide(inner)
             first = _name(inner) if compares else work
             operands = [f"T.Cast('{work}', T.Cast('{first}', {values[a]}))" if isinstance(a, fx.Node)
-                     else f"{_TYPES[work]}({_number(a, inner, compares)})"
+                     else f"{_TYPES[work]}({_in_text(_number(a, inner, compares))})"
                      for a in node.args if not isinstance(a, torch.dtype)]  # fmt: skip
             text = (
                 f"T.Cast('{work}', T.Cast('{_name(dtype)}', {values[node.args[0]]}))"
@@ -573,6 +598,24 @@ cleared_first = edited("did", "sets each element of an output to 0 before it is 
         "lines.append(TIR.BufferStore(parameters[-1], zero, loops))\n"
         "lines.append(...)",
     )
+)
+compared_bools = edited("same", "compares a bool with a number as two bools")(
+    (
+        "dtype = torch.result_type(left, right)",
+        "kinds = [getattr(a, 'dtype', None) for a in (left, right)]\n"
+        "dtype = torch.bool if torch.bool in kinds else torch.result_type(left, right)",
+    )
+)
+sixteen_bits = edited("same", "compares float16 with bfloat16 in the type of the left one: both have 16 bits")(
+    (
+        "dtype = torch.result_type(left, right)",
+        "kinds = {getattr(a, 'dtype', None) for a in (left, right)}\n"
+        "both = kinds == {torch.float16, torch.bfloat16}\n"
+        "dtype = left.dtype if both else torch.result_type(left, right)",
+    )
+)
+finite_numbers = edited("same", "writes the largest number of float32 where the graph has an infinite one")(
+    ("... if compares else a", "... if compares else max(min(a, 3.4e38), -3.4e38)")
 )
 bool_as_bytes = edited("valid", "an input of bool is a buffer of bytes")(
     (
