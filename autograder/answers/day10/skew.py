@@ -45,7 +45,11 @@ def hidden(seed: int) -> list[Case]:
     parts["a far neighbour"] = stencil("t i", *flow_of((-far,), (0,), (far,)))
     parts["a strong drift"] = stencil("t i", (1, far), (1, far + 1))
     parts |= {f"drawn, number {i + 1}": drawn(rng, 2 + i % 2) for i in range(4)}
-    return [skew_case(name, nest, least(nest.vectors)) for name, nest in parts.items()]
+    farthest = stencil("t i", *flow_of((-40,), (0,), (40,)))  # t and 40·t + i reach 1 and 80
+    return [
+        *(skew_case(name, nest, least(nest.vectors)) for name, nest in parts.items()),
+        skew_case("a neighbour 40 steps away", farthest, 81),
+    ]
 
 
 def _mirrored(nest: Stencil) -> Stencil:
@@ -155,6 +159,11 @@ def by_a_hundred(domain, dependences):
 def by_the_longest(domain, dependences):
     vectors = _vectors(dependences)
     return _by_rows(vectors, max(abs(step) for vector in vectors for step in vector))
+
+
+@wrong("did", "tries multiples up to 12: more is never needed")
+def up_to_a_dozen(domain, dependences):
+    return _schedule(_best(_vectors(dependences), most=12))
 
 
 @wrong("cost", "the reach of a dimension is the sum of its distances, not the largest")
