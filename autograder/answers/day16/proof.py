@@ -21,6 +21,7 @@ from passlab.exercises.day16.proof import (
     proof_case,
     provable,
     rewritten,
+    walk,
 )
 from passlab.judge import Case
 
@@ -104,6 +105,28 @@ def _from_right_to_left(rng: random.Random) -> Case:
     return proof_case("from right to left", [ASSOCIATE, DOUBLE], start, end, 2)
 
 
+def _growing(rng: random.Random) -> Case:
+    """Two laws let a term grow at each of its places, so that few steps lead to very many terms."""
+    laws, start = [ONE, NEGATE, COMMUTE, SWAP], _sum(rng, 5)
+    while (end := walk(rng, laws, start, 6)) is None:
+        start = _sum(rng, 5)
+    return proof_case("six steps that may grow anywhere", laws, start, end, 6)
+
+
+def _alike(rng: random.Random) -> Case:
+    """What a variable that occurs twice stands for has the same label, and other operands."""
+    x, y = ((name,) for name in rng.sample("abc", 2))
+    sum_ = ("add", ("neg", x), ("neg", y))
+    return proof_case("a variable for two alike terms", [DOUBLE, SWAP], sum_, ("mul", ("neg", x), ("2",)), 3)
+
+
+def _elevens(rng: random.Random) -> Case:
+    """Without brackets, 1 · 11 and 11 · 1 read the same."""
+    x, y = rng.sample([("1",), ("11",)], 2)
+    label = rng.choice(["neg", "exp"])
+    return proof_case("1 and 11", [SWAP, DOUBLE], (label, ("mul", x, y)), (label, ("mul", y, x)), 1)
+
+
 def _steps(rng: random.Random, number: int, most: int, **options: int) -> Case:
     name = f"drawn, {number} steps" + ("" if number == most else f" where {most} are allowed")
     return proof_case(name, *drawn(rng, number, **options), most)
@@ -132,6 +155,9 @@ def hidden(seed: int) -> list[Case]:
         _steps(rng, 1, 0),
         _steps(rng, 3, 2, laws=5),
         _steps(rng, 5, 4),
+        _growing(rng),
+        _alike(rng),
+        _elevens(rng),
     ]
 
 
@@ -213,6 +239,31 @@ def newest_first(laws, start, end, most):
     return chains[end] if end in chains else by_origins(laws, start, end, most)
 
 
+@wrong("valid", "looks from the start alone")
+def from_one_end(laws, start, end, most):
+    chains, edge = {start: []}, [start]
+    for _ in range(most):
+        following = []
+        for term in edge:
+            for step, one in _near(laws, term).items():
+                if one not in chains:
+                    chains[one] = [*chains[term], step]
+                    following.append(one)
+        if end in chains:
+            break
+        edge = following
+    return chains.get(end)
+
+
+@wrong("did", "takes terms for the same that are spelled alike without brackets")
+def spelled(laws, start, end, most):
+    def text(term):
+        return term[0] + "".join(map(text, term[1:]))
+
+    first = by_origins(laws, start, end, most)
+    return first if start == end or text(start) != text(end) else None
+
+
 @wrong("spared", "looks for a chain of any length")
 def any_length(laws, start, end, most):
     if not provable(laws, start, end, min(most + 1, 6)):
@@ -222,6 +273,9 @@ def any_length(laws, start, end, most):
 
 free = edited("spared", "lets a variable stand for two terms")(
     ("binding.setdefault(pattern, term) == term", "bool(binding.setdefault(pattern, term))")
+)
+labels_alone = edited("spared", "lets a variable stand for two terms of one label")(
+    ("binding.setdefault(pattern, term) == term", "binding.setdefault(pattern, term)[0] == term[0]")
 )
 any_leaf = edited("spared", "lets the leaf of a law stand for any leaf")(
     (
