@@ -155,9 +155,9 @@ def hidden(seed: int) -> list[Case]:
         _steps(rng, 1, 0),
         _steps(rng, 3, 2, laws=5),
         _steps(rng, 5, 4),
-        _growing(rng),
         _alike(rng),
         _elevens(rng),
+        _growing(rng),
     ]
 
 
