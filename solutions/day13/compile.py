@@ -382,7 +382,7 @@ def functionalize(gm: fx.GraphModule) -> fx.GraphModule:
     """Replace all writes by new values, and copy these into the inputs at the end.
 
     In:  a graph of calls of ATen operations, with shapes and dtypes on its nodes
-         (`node.meta["tensor_meta"]`). All that write are in COMPUTES: they write into
+         (`node.meta["tensor_meta"]`); only alpha is a keyword. All that write are in COMPUTES: they write into
          their first operand, an input, a value of the graph's own, or a view of one of
          them, and return it. All views are by VIEWS. No two inputs share memory, and
          what a write reads does not overlap with what it writes.
@@ -411,12 +411,11 @@ def functionalize(gm: fx.GraphModule) -> fx.GraphModule:
     seen = {}  # view → the node that it looks into; a write returns a view of all of it
 
     def read(node):
+        while node.target in COMPUTES:
+            node = seen[node]
         if node not in seen:
             return now[node]
-        whole = read(seen[node])
-        if node.target in COMPUTES:
-            return whole
-        return graph.call_function(node.target, (whole, *node.args[1:]))
+        return graph.call_function(node.target, (read(seen[node]), *node.args[1:]))
 
     def write(node, value):
         while node in seen:

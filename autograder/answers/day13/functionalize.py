@@ -77,6 +77,8 @@ def hidden(seed: int) -> list[Case]:
         case("nothing is written", pure, "x", "y", about=("valid", "same", "spared")),
         case("what a write returns is written", chained, "x", "y"),
         case("one value three times", thrice, "x"),
+        case("an exchange, the other way round", exchange_back, "x", "y"),
+        case("a loop of a thousand writes", loop, "x", about=("valid",)),
     ]
 
 
@@ -114,6 +116,21 @@ def exchange(x: Tensor, y: Tensor) -> tuple:
     y.copy_(old)
     y.select(1, 0).copy_(x.select(1, 1))
     return (x.sub(y),)
+
+
+def exchange_back(x: Tensor, y: Tensor) -> tuple:
+    y.neg_()
+    old = y.mul(1)
+    y.copy_(x)
+    x.copy_(old)
+    return y, x
+
+
+def loop(x: Tensor) -> tuple:
+    a = x
+    for _ in range(1000):
+        a = a.neg_()
+    return (a.mul(2),)
 
 
 def parts(x: Tensor, z: Tensor) -> tuple:
@@ -228,13 +245,17 @@ class _Memory:
         self.up = {n: n.args[0] for n in graph.nodes if n.target in VIEWS or n.target in COMPUTES}
 
     def root(self, node):
-        return self.root(self.up[node]) if node in self.up else node
+        while node in self.up:
+            node = self.up[node]
+        return node
 
     def views(self, node):
         """Return the views on the way from a node up to its memory."""
-        if node not in self.up:
-            return []
-        return [node] * (node.target in VIEWS) + self.views(self.up[node])
+        views = []
+        while node in self.up:
+            views += [node] * (node.target in VIEWS)
+            node = self.up[node]
+        return views
 
     def read(self, node):
         value = self.current.get(self.root(node), self.root(node))
@@ -310,11 +331,38 @@ copied_as_it_is = edited("same", "takes what is copied for the new value, in its
 any_form = edited("same", "gives a new value the shape and the dtype that it happens to have")(
     ("graph.call_function(aten.copy.default, (into, value))", "value")
 )
+source_itself = edited(
+    "same", "takes what is copied for the new value: the epilogue has written into it by the time it is read"
+)(
+    (
+        "graph.call_function(aten.copy.default, (into, value))",
+        """
+        others[0]
+        if node.target is aten.copy_.default and all(
+            getattr(node.args[1].meta["tensor_meta"], a) == getattr(node.meta["tensor_meta"], a)
+            for a in ("shape", "dtype")
+        )
+        else graph.call_function(aten.copy.default, (into, value))
+        """,
+    )
+)
 no_epilogue = edited("same", "forgets the epilogue: the inputs keep their old values")(
     ("graph.call_function(aten.copy_.default, (own, now[base]))", "pass")
 )
 copies_everything = edited("spared", "copies into all inputs, written or not")(("now[base] is not own", "True"))
 returns_nothing = edited("valid", "forgets to return the graph")(("return fx.GraphModule(gm, graph)", "pass"))
+
+
+@wrong("valid", "goes from write to write, calling itself: a loop has too many for that")
+def recursive(gm):
+    up = {node: node.args[0] for node in gm.graph.nodes if node.target in COMPUTES}
+
+    def root(node):
+        return root(up[node]) if node in up else node
+
+    for node in up:
+        root(node)
+    return _made_anew(gm)
 
 
 @wrong("same", "replaces all reads of what is written, those before the write, too")
