@@ -382,10 +382,11 @@ def functionalize(gm: fx.GraphModule) -> fx.GraphModule:
     """Replace all writes by new values, and copy these into the inputs at the end.
 
     In:  a graph of calls of ATen operations, with shapes and dtypes on its nodes
-         (`node.meta["tensor_meta"]`); only alpha is a keyword. All that write are in COMPUTES: they write into
-         their first operand, an input, a value of the graph's own, or a view of one of
-         them, and return it. All views are by VIEWS. No two inputs share memory, and
-         what a write reads does not overlap with what it writes.
+         (`node.meta["tensor_meta"]`). Operands are given by position, but for alpha.
+         All that write are in COMPUTES: they write into their first operand, an input,
+         a value of the graph's own, or a view of one of them, and return it. All views
+         are by VIEWS. No two inputs share memory, and what a write reads does not
+         overlap with what it writes.
     Out: a graph with the same inputs and results in which nothing is written; but for
          the last nodes before the output: `aten.copy_.default(input, value)`, one for
          each input into which the program has written, in any order.
