@@ -18,29 +18,32 @@ from passlab.exercises.day17.generate import Suspects, generate_case
 from passlab.given.day17.generate import program, read, store
 from passlab.judge import Case
 
-#: Name of a pass → wrong answers of its exercise of day 3 that go wrong on some graph, and how many a case has.
-POOLS: dict[str, tuple[int, list[Any]]] = {
+#: Name of a pass → wrong answers of its exercise of day 3 that go wrong on some graph: those of each case, others, and
+#: how many of the others a case has. Of CSE's, only integers expose the first two.
+POOLS: dict[str, tuple[list[Any], list[Any], int]] = {
     "cse": (
-        8,
+        [cse.python_equality, cse.equal_keywords_merge],
         [
-            *(cse.no_keywords, cse.ignores_twins, cse.merges_draws, cse.ignores_time, cse.python_equality),
-            *(cse.equal_keywords_merge, cse.nodes_only, cse.ignores_weights, cse.modules_by_class),
-            cse.views_are_references,
+            *(cse.no_keywords, cse.ignores_twins, cse.merges_draws, cse.ignores_time, cse.nodes_only),
+            *(cse.ignores_weights, cse.modules_by_class, cse.views_are_references),
         ],
+        6,
     ),
     "dce": (
-        7,
         [
             *(dce.unread_is_dead, dce.torch_untold, dce.underscores, dce.forgets_draws, dce.forgets_writes),
             *(dce.modules_are_pure, dce.drops_inputs),
         ],
+        [],
+        0,
     ),
     "simplify": (
-        8,
         [
             *(simplify.real_numbers, simplify.modules_by_name, simplify.forgets_types, simplify.forgets_options),
             *(simplify.any_two_transposes, simplify.forgets_writes, simplify.as_on_paper, simplify.wrapping),
         ],
+        [],
+        0,
     ),
 }
 
@@ -49,16 +52,17 @@ POOLS: dict[str, tuple[int, list[Any]]] = {
 def _passes(name: str) -> tuple[Callable, dict[str, Callable]]:
     """Return the right pass of a name, and note → faulty pass."""
     exercise = f"day03.{name}"
-    built = [a.build(exercise, a.mark.note) if isinstance(a, Edit) else a for a in POOLS[name][1]]
+    always, others, _ = POOLS[name]
+    built = [a.build(exercise, a.mark.note) if isinstance(a, Edit) else a for a in always + others]
     return reference(exercise), {answer.mark.note: answer for answer in built}
 
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     cases = []
-    for name, (count, _) in POOLS.items():
+    for name, (always, others, count) in POOLS.items():
         correct, faulty = _passes(name)
-        notes = rng.sample(sorted(faulty), count)
+        notes = [answer.mark.note for answer in always + rng.sample(others, count)]
         cases.append(generate_case(name, Suspects(correct, {note: faulty[note] for note in notes})))
     return cases
 
