@@ -106,7 +106,7 @@ def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None
     return None
 
 
-def _lost_attribute(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+def _lost_attribute(before: Any, after: Any) -> str | None:
     """Return which attribute of the module or of a function is not what it was, or None."""
     from tvm_ffi import structural_equal
 
