@@ -202,6 +202,12 @@ def between_in_a_group(m: Any, x: fx.Proxy) -> fx.Proxy:  # the product is in th
     return (e * c + torch.relu(e)) + c
 
 
+@groups_case("between, when a convolution has joined", graph(..., IMAGE, w=(4, 4, 3, 3)))
+def convolution_first(m: Any, x: fx.Proxy) -> fx.Proxy:  # the comparison is in the convolution's group by then
+    c, y = conv(m, x), torch.relu(x)
+    return torch.where(c > y, c, y)
+
+
 @groups_case("a list joins before what it reads", graph(..., (2, 3)))
 def list_first(m: Any, x: fx.Proxy) -> fx.Proxy:  # 12 with its reader; what it reads would make it 262
     return chain(torch.cat([chain(x, 250), x], 1), 10)
@@ -274,6 +280,7 @@ def hidden(seed: int) -> list[Case]:
         turned_between,
         turned_into_a_diamond,
         between_in_a_group,
+        convolution_first,
         list_first,
         past_lists,
         diamond_at_the_limit,
