@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -61,3 +62,11 @@ def why_not_as_often(old: Counter[str], new: Counter[str]) -> str:
 def constant_of(gm: fx.GraphModule, node: Any) -> Any:
     """Return the attribute that a get_attr node reads, None for anything else."""
     return attribute(gm, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None
+
+
+def operands(node: fx.Node) -> dict[str, Any]:
+    """Return what the function of a node gets, by the names of its parameters, defaults included."""
+    assert callable(node.target)
+    bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)
+    bound.apply_defaults()
+    return bound.arguments

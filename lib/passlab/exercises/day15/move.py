@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
-from passlab.exercises.day15._results import why_not_alike, why_not_as_often, why_not_equal
+from passlab.exercises.day15._results import operands, why_not_alike, why_not_as_often, why_not_equal
 from passlab.fx.cases import call, graph, live
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import op_name
@@ -91,9 +90,7 @@ def grid_of(node: Any, function: Callable) -> tuple | None:
     """Return the grid of a node that calls quantize or dequantize with one scale, None for other nodes."""
     if not isinstance(node, fx.Node) or node.target is not function:
         return None
-    bound = inspect.signature(function).bind(*node.args, **node.kwargs)
-    bound.apply_defaults()
-    _, scale, *grid, axis, group = bound.arguments.values()
+    _, scale, *grid, axis, group = operands(node).values()
     return (scale, *grid) if isinstance(scale, float) and axis is None and group is None else None
 
 
@@ -141,10 +138,11 @@ def why_not_bitwise(before: fx.GraphModule, after: fx.GraphModule) -> str:
 
 def others(gm: fx.GraphModule) -> dict[fx.Node, str]:
     """Return the name of what each live node calls, without the quantize and dequantize that may move."""
-    names = {node: op_name(node, gm) for node in live(gm) if node.op.startswith("call_")}
-    pairs = [node for node in names if node.target in PAIR]
-    stay = {node: f"{names[node]} with axis" for node in pairs if not any(grid_of(node, f) for f in PAIR)}
-    return {node: name for node, name in names.items() if node not in pairs} | stay
+    names = {}
+    for node in live(gm):
+        if node.op.startswith("call_") and not any(grid_of(node, function) for function in PAIR):
+            names[node] = op_name(node, gm) + " with axis" * (node.target in PAIR)
+    return names
 
 
 def why_not_spared(before: fx.GraphModule, after: fx.GraphModule) -> str:
@@ -169,14 +167,13 @@ def _computed(gm: fx.GraphModule, inputs: tuple) -> Counter[tuple[str, str]]:
 def why_not_int8(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return which law could be applied once more, or was applied wrongly, or ""."""
     node: Any
-    grids = {grid_of(node, function) for node in before.graph.nodes for function in PAIR}
+    grids = {None, *(grid_of(node, function) for node in before.graph.nodes for function in PAIR)}
     for node in live(after):
-        if any(grid_of(node, function) not in {*grids, None} for function in PAIR):
+        if any(grid_of(node, function) not in grids for function in PAIR):
             return f"{node.name} is on a grid that was nowhere before."
         grid = grid_of(node, quantize)
-        operand = node.all_input_nodes[0] if grid else None
-        if grid is not None and grid_of(operand, dequantize) == grid:
-            return f"{node.name} reads {operand}, on the same grid: the integers were there already."
+        if grid and grid_of(node.all_input_nodes[0], dequantize) == grid:
+            return f"{node.name} reads {node.all_input_nodes[0]}, on the same grid: the integers were there already."
     moved, least = moved_bytes(after, before.meta["inputs"]), fewest_bytes(before)
     if sum(moved.values()) <= least:
         return ""

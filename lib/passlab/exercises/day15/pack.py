@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
-from passlab.exercises.day15._results import why_not_alike, why_not_as_often, why_not_near
+from passlab.exercises.day15._results import operands, why_not_alike, why_not_as_often, why_not_near
 from passlab.fx.cases import call, graph, live, read
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
@@ -83,8 +82,8 @@ def calls_of(gm: fx.GraphModule, target: Callable) -> list[fx.Node]:
 
 def readers(gm: fx.GraphModule, target: Any) -> list[fx.Node]:
     """Return the live nodes that read an attribute."""
-    nodes = set(gm.graph.find_nodes(op="get_attr"))
-    return [user for user in live(gm) if any(x in nodes and x.target == target for x in user.all_input_nodes)]
+    reads = {node for node in gm.graph.find_nodes(op="get_attr") if node.target == target}
+    return [user for user in live(gm) if reads & set(user.all_input_nodes)]
 
 
 def weight_of(dq: Any) -> str:
@@ -175,9 +174,7 @@ def why_not_kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
 
 def _grid(dq: fx.Node) -> dict[str, Any]:
     """Return what a dequantize takes besides integers and a scale, by name."""
-    bound = inspect.signature(dequantize).bind(*dq.args, **dq.kwargs)
-    bound.apply_defaults()
-    return {name: value for name, value in bound.arguments.items() if name not in ("q", "scale")}
+    return {name: value for name, value in operands(dq).items() if name not in ("q", "scale")}
 
 
 def why_not_packed(before: fx.GraphModule, after: fx.GraphModule) -> str:
