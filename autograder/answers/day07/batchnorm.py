@@ -70,6 +70,12 @@ def scale_of_a_norm(x: relay.Var) -> relay.Expr:
     return relay.nn.batch_norm(x, gamma, weight(4), weight(4, seed=1), relay.exp(weight(4, seed=2)))[0]
 
 
+@norm_case("an image smaller than a vector", program(..., (1, 8, 7, 7)), "did", "cost", run=False)
+def pooled(x: relay.Var) -> relay.Expr:
+    image = relay.nn.global_avg_pool2d(norm(x, 8)[0])
+    return norm(relay.nn.conv2d(image, weight(4, 8, 1, 1)), 4, 1)[0]
+
+
 @norm_case("an input is a tuple", ..., "did", "spared", run=False)
 def free_tuple() -> tvm.IRModule:
     pair = relay.var("pair", relay.TupleType([relay.TensorType(SHAPE)] * 2))
@@ -98,6 +104,7 @@ def hidden(seed: int) -> list[Case]:
         scale_of_a_norm,
         norm_case("fields of a tuple", program(no_norms, SHAPE, SHAPE), "did", "spared", run=False),
         free_tuple,
+        pooled,
         norm_case("a residual block", zoo("residual", bind=True), *laws, run=False),
         norm_case("a ladder, no batch norm", program(ladder, (2, 3)), "spared", run=False),
         norm_case("ResNet-18", zoo("resnet18"), "did", "spared", run=False),

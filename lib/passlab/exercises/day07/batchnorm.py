@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,19 @@ def _large(module: tvm.IRModule, elements: int) -> int:
     """Count the calls of operators whose result is one tensor of at least `elements` elements."""
     calls = [e for e in outside(module["main"]) if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)]
     tensors = [e.checked_type for e in calls if isinstance(e.checked_type, relay.TensorType)]
-    return sum(int(np.prod([int(n) for n in t.shape])) >= elements for t in tensors)
+    return sum(math.prod(int(n) for n in t.shape) >= elements for t in tensors)
 
 
 def _norm_cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     norms = {e.tuple_value for e in _first_results(before)}
-    if not norms:
+    shapes = {norm: [int(n) for n in norm.args[0].checked_type.shape] for norm in norms}
+    longest = max((shape[norm.attrs.axis] for norm, shape in shapes.items()), default=0)
+    # A tensor no longer than some vector does not count: what works on it could be what works on that vector.
+    sizes = [size for shape in shapes.values() if (size := math.prod(shape)) > longest]
+    if not sizes:
         return None
-    smallest = min(int(np.prod([int(n) for n in e.args[0].checked_type.shape])) for e in norms)
-    most = _large(before, smallest) + 2 * len(norms)
+    smallest = min(sizes)
+    most = _large(before, smallest) + 2 * len(sizes)
     calls = _large(after, smallest)
     if calls <= most:
         return None
