@@ -29,7 +29,7 @@ def hidden(seed: int) -> list[Case]:
     last = random.Random(f"{seed}, one feature")
     return [
         *cases,
-        _drawn("transformers, where bytes count", last, networks["transformers"], "flops"),
+        _drawn("a transformer, where bytes count", last, ("gpt",), "flops"),
         _drawn("larger, where operations count", last, (), "nbytes"),
     ]
 

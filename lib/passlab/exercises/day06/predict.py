@@ -75,13 +75,17 @@ def _split(
     new = [row for row in rows if row.model in unseen]
     old = [row for row in rows if row.model not in unseen]
     if beyond:
-        work = {row: max(row.flops / machine["flops"], row.nbytes / machine["bandwidth"]) for row in rows}
-        middle = sorted(work.values())[int(0.75 * len(rows))]
-        old, new = [r for r in rows if work[r] <= middle], [r for r in rows if work[r] > 1.5 * middle]
+        work = [max(row.flops / machine["flops"], row.nbytes / machine["bandwidth"]) for row in rows]
+        middle = sorted(work)[int(0.75 * len(rows))]
+        old = [row for row, least in zip(rows, work, strict=True) if least <= middle]
+        new = [row for row, least in zip(rows, work, strict=True) if least > 1.5 * middle]
     old = rng.sample(old, min(500, len(old)))
-    limit = {row: (row.kind, operator.lt(*_work(row, machine))) for row in rows}
-    count = Counter(limit[row] for row in old)
-    new = [row for row in new if count[limit[row]] >= FEWEST]
+
+    def limit(row: Row) -> tuple[str, bool]:
+        return row.kind, operator.lt(*_work(row, machine))
+
+    count = Counter(map(limit, old))
+    new = [row for row in new if count[limit(row)] >= FEWEST]
     return old, rng.sample(new, min(200, len(new)))
 
 
