@@ -76,7 +76,7 @@ class Person:
     def __init__(self, browser, url: str, name: str, password: str):
         self.name, self.server = name, url.replace("//", f"//{name}.") + f"/user/{name}"
         self.page = browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
-        self.page.set_default_timeout(40_000)
+        self.page.set_default_timeout(120_000)
         self.elsewhere: list[str] = []  # what pages asked of the internet, and did not get
         self.page.route(re.compile(r"https?://(?!([\w-]+\.)*localhost[:/])"), self._refuse)
         self.page.goto(f"{url}/hub/login")
