@@ -107,6 +107,12 @@ def _infinite(rng: random.Random) -> Case:
     return laws_case("NaN and ∞", ("sub", X, X), above, conditions, torch.float16)
 
 
+def _only_nan(rng: random.Random) -> Case:
+    """A law that is wrong for NaN alone."""
+    conditions = some(FLOAT, *rng.sample(["x is finite", "x is not NaN", "x > 0"], 3))
+    return laws_case("only NaN is wrong", ("mul", 1, ("eq", X, X)), 1, conditions, torch.float16)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     finite, nan, plus = "x is finite", "x is not NaN", "the sign of x is +"
@@ -136,6 +142,7 @@ def hidden(seed: int) -> list[Case]:
         laws_case("no conditions", ("abs", X), X, {}, torch.int8),
         _all_six(),
         _infinite(rng),
+        _only_nan(rng),
     ]
 
 
@@ -205,6 +212,12 @@ nan_has_a_sign = edited("did", "takes a NaN for another NaN if its sign differs"
 )
 not_finite = edited("same", "takes ∞ and NaN for the same")(
     ("same |= one.isnan() & other.isnan()", "same |= ~one.isfinite() & ~other.isfinite()")
+)
+nan_does_not_count = edited("same", "does not count NaN among the inputs")(
+    (
+        "same |= one.isnan() & other.isnan()",
+        "same |= (one.isnan() & other.isnan()) | torch.stack([part.isnan() for part in numbers.values()]).any(0)",
+    )
 )
 up_to_five = edited("same", "tries five conditions at most")(("range(len(masks) + 1)", "range(min(len(masks), 5) + 1)"))
 strongest = edited("did", "takes the precondition with the fewest inputs")(
