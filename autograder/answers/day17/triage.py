@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day17.triage import LONG, SHORT, Fault, failures_case
+from passlab.exercises.day17.triage import LONG, OVERLAP, SHORT, WAIT, Fault, failures_case
 from passlab.judge import Case
 
 
@@ -61,6 +61,18 @@ def hidden(seed: int) -> list[Case]:
         failures_case("drawn", start + 14, drawn),
         failures_case("drawn, some twice", start + 15, [*drawn, *drawn[3:7], error("sin", LONG), error("add", LONG)]),
         failures_case("a single failure", start + 16, [values("mul")], ("valid", "did")),
+        failures_case(
+            "large whole numbers",
+            start + 20,
+            [Fault(kernel, whole, large=True) for kernel in (("mul",), ("mul", "neg"))] * 2,
+        ),
+        failures_case(
+            "rounding that grows",
+            start + 21,
+            [Fault((name,), cancels=True) for name in ("tanh", "sin")] * 2,
+            last="abs",
+        ),
+        failures_case("two names in a message", start + 22, [error("add", OVERLAP), error("add", WAIT)] * 2),
     ]
 
 
@@ -85,6 +97,8 @@ class _Replay(fx.Interpreter):
         kernel, self.pending, value = " ".join(self.pending), [], self.known[n.name]
         if value.shape != right.shape or value.dtype != right.dtype:
             self.culprit = f"{kernel} {right.dtype} form"
+        elif not right.is_floating_point() and not torch.equal(value, right):
+            self.culprit = f"{kernel} {right.dtype}"
         elif not bool(((value - right).abs().nan_to_num() <= 1e-3 * (1 + right.abs().nan_to_num())).all()):
             self.culprit = f"{kernel} {right.dtype}"
         return value
@@ -128,7 +142,8 @@ def _culprit(failure):
         form, own = ((x.shape, x.dtype) for x in (value, known[n.name]))
         if form != own:
             return text, value.dtype, "form"
-        if not torch.isclose(value, known[n.name], rtol=1e-3, atol=1e-3).logical_or(value.isnan()).all():
+        slack = 1e-3 if value.is_floating_point() else 0
+        if not torch.isclose(value, known[n.name], rtol=slack, atol=slack).logical_or(value.isnan()).all():
             return text, value.dtype, ""
     return _words(failure["error"])
 
@@ -193,13 +208,25 @@ spelled = edited("did", "takes two spellings for two operations")(
 )
 exact = edited("did", "takes rounding for a fault")(
     (
-        "torch.allclose(value, right, rtol=1e-4, atol=1e-4, equal_nan=True)",
+        "torch.allclose(value, right, rtol=slack, atol=slack, equal_nan=True)",
         "torch.allclose(value, right, rtol=0, atol=1e-12, equal_nan=True)",
     )
 )
 nan_differs = edited("did", "takes NaN for a fault")(
     (
-        "torch.allclose(value, right, rtol=1e-4, atol=1e-4, equal_nan=True)",
-        "torch.allclose(value, right, rtol=1e-4, atol=1e-4, equal_nan=False)",
+        "torch.allclose(value, right, rtol=slack, atol=slack, equal_nan=True)",
+        "torch.allclose(value, right, rtol=slack, atol=slack, equal_nan=False)",
     )
+)
+whole_numbers_round = edited("spared", "allows rounding for whole numbers, too")(
+    ("slack = 1e-4 if right.is_floating_point() else 0", "slack = 1e-4")
+)
+right_operands = edited("spared", "compares with a right run, to which roundings add up")(
+    (
+        "value = values[node] = failure['values'].get(node.name, right)",
+        "values[node], value = right, failure['values'].get(node.name, right)",
+    )
+)
+to_the_last_quote = edited("spared", "takes all from the first quote of a message to the last for one name")(
+    (r"""r"'[^']*'|\d+" """, r"""r"'.*'|\d+" """)
 )

@@ -29,7 +29,8 @@ class Fault:
     """A fault of one kernel. `wrong`: "values", "form" or the message of an error, with {name} and {size} in it.
 
     `operations`: of the kernel, in order. `cut`: a wrong form has one row less; otherwise it is of another type.
-    `integer`: the place of an operand that is of int64, where the kernel is of floats.
+    `integer`: the place of an operand that is of int64, where the kernel is of floats. `large`: the inputs of whole
+    numbers are large. `cancels`: before the kernel, the graph subtracts a large x from x + y.
     """
 
     operations: tuple[str, ...]
@@ -37,6 +38,8 @@ class Fault:
     wrong: str = "values"
     cut: bool = False
     integer: int | None = None
+    large: bool = False
+    cancels: bool = False
 
     @property
     def kernel(self) -> tuple[tuple[str, ...], torch.dtype]:
@@ -58,7 +61,10 @@ def program(rng: random.Random, fault: Fault, last: str = "") -> tuple[fx.GraphM
     Its inputs are x and y.
     """
     graph, kinds = fx.Graph(), OPERATIONS[fault.dtype]
-    pool = [graph.placeholder("x"), graph.placeholder("y")]
+    x, y = pool = [graph.placeholder("x"), graph.placeholder("y")]
+    if fault.cancels:
+        total = _spelled(rng, graph, "add", [x, y])
+        pool = [y, _spelled(rng, graph, "sub", [total, x])]
 
     def grow(name: str, first: fx.Node) -> fx.Node:
         node = _spelled(rng, graph, name, [first, *(rng.choice(pool) for _ in range(kinds[name] - 1))])
@@ -66,7 +72,7 @@ def program(rng: random.Random, fault: Fault, last: str = "") -> tuple[fx.GraphM
         return node
 
     others = [name for name in kinds if name not in fault.operations]
-    for _ in range(rng.randint(0, 2) if fault.integer is None else 0):
+    for _ in range(rng.randint(0, 2) if fault.integer is None and not fault.large else 0):
         grow(rng.choice(others), pool[-1])
     first = pool[-1] if fault.integer is None else pool.pop(1 - fault.integer)  # y is the integer
     nodes = [grow(fault.operations[0], first)]
@@ -125,9 +131,11 @@ def _inputs(rng: random.Random, fault: Fault) -> list[Tensor]:
     shape, generator = (rng.randint(3, 4), rng.randint(2, 4)), torch.Generator().manual_seed(rng.randrange(10**6))
     whole = [torch.randint(-3, 4, shape, generator=generator) for _ in range(2)]
     if fault.dtype == torch.int64:
-        return whole
+        return [10_000 * (part.abs() + 1) for part in whole] if fault.large else whole
     x, y = (torch.randn(shape, generator=generator) for _ in range(2))
     x[0, 0] = torch.nan
+    if fault.cancels:
+        x = 10_000 * x
     return [x, y if fault.integer is None else whole[1]]
 
 
@@ -153,6 +161,8 @@ def failures_case(name: str, seed: int, faults: Sequence[Fault], about: Sequence
 
 #: What the compiler says where it raises an error.
 SHORT, LONG = "'{name}': {size} bytes are too few.", "no register for '{name}' after {size} values."
+#: Messages with two names each, alike but for what is between these.
+OVERLAP, WAIT = "'{name}' overlaps 'x'.", "'{name}' waits for 'x'."
 
 
 def cases() -> list[Case]:
