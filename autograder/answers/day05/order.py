@@ -42,6 +42,8 @@ def hidden(seed: int) -> list[Case]:
     scratch = [Task("a", (), 2, 20), Task("b", (), 9), Task("c", (), 4, 3), Task("end", ("a", "b", "c"), 1)]
     squared = [Task("p", (), 10), Task("p·p", ("p", "p"), 1), Task("q", (), 14), Task("r", ("q",), 2)]
     squared.append(Task("end", ("p·p", "r"), 1))
+    shared = [Task("s", (), 1), Task("p", ("s",), 10), Task("p·p", ("p", "p"), 6)]
+    shared += [Task("q", ("s",), 16), Task("r", ("q",), 2), Task("end", ("p·p", "r"), 1)]
     twice = doubled(badly_ordered(rng, 9))
     crossed = [Task("p", (), 14), Task("x", ("p",), 8), Task("s", (), 2, 30)]
     crossed += [Task("one", ("x", "s"), 1), Task("two", ("s",), 1)]
@@ -70,6 +72,7 @@ def hidden(seed: int) -> list[Case]:
         graph_case("drawn, with results that are read twice", twice),
         graph_case("drawn, small", badly_ordered(rng, 7)),
         tree_case("a large tree, in which results are read twice", doubled(tree(rng, 50))),
+        graph_case("a result that is read twice is live once in a graph, too", shared),
     ]
 
 
@@ -262,6 +265,18 @@ def no_scratch_in_graphs(tasks):
 counted_twice = edited("cost", "counts a result that is read twice as two")(
     ("size[read] for read in {*task.reads}", "size[read] for read in task.reads")
 )
+
+
+@wrong("did", "in a graph, counts a result that is read twice as two while its reader runs")
+def counted_twice_in_graphs(tasks):
+    if all(len(after) <= 1 for after in _readers(tasks).values()):
+        return _by_pieces(tasks)
+    size = {task.name: task.size for task in tasks}
+
+    def second(task):
+        return sum(size[read] for read in task.reads) - sum(size[read] for read in {*task.reads})
+
+    return _best_first([replace(task, scratch=task.scratch + second(task)) for task in tasks])
 
 
 @wrong("valid", "adds the bits of the reads: a result that is read twice becomes another one")
