@@ -48,6 +48,8 @@ def hidden(seed: int) -> list[Case]:
     early = [Task("out", (), 10), Task("in", (), 1, 10), Task("end", ("in",), 1)]
     free = [Task("free", (), 4, cost=0), Task("use", ("free",), 3, cost=2), Task("end", ("use", "free"), 1, cost=2)]
     spare = [Task("in", (), 3, cost=4), Task("out", ("in",), 5, cost=4), Task("mid", ("in",), 2, cost=1)]
+    nothing = [replace(task, cost=1 if task.name == "dear" else 0) for task in runs]
+    twice = [Task("kept", (), 5), Task("x", (), 5), Task("x·x", ("x", "x"), 1), Task("end", ("kept", "x·x"), 1)]
     return [
         tight("training, 4 steps", *training(4)),
         tight("training, 5 steps", *training(5)),
@@ -67,6 +69,8 @@ def hidden(seed: int) -> list[Case]:
         enough("two outputs", [*spare, Task("late", ("mid",), 4, 1, 2)]),
         enough("a task that costs nothing", free),
         enough("one task", [Task("only", (), 4, 2)]),
+        enough("a result that is read twice is live once", twice),
+        tight("two runs that cost nothing cost less than one run", nothing, 18),
     ]
 
 
@@ -144,6 +148,22 @@ def keeps_nothing(tasks, budget):
 @wrong("cost", "counts runs in place of work: what is dear is made again as readily as what is cheap")
 def runs_not_work(tasks, budget):
     return _search(tasks, budget, cost=lambda task: 1)
+
+
+@wrong("cost", "counts each run as work of 1 at least, also of a task that costs nothing")
+def nothing_costs_one(tasks, budget):
+    return _search(tasks, budget, cost=lambda task: max(1, task.cost))
+
+
+@wrong("spared", "counts a result that is read twice as two while its reader runs")
+def counted_twice(tasks, budget):
+    size = {task.name: task.size for task in tasks}
+
+    def second(task):
+        return sum(size[read] for read in task.reads) - sum(size[read] for read in {*task.reads})
+
+    more = [replace(task, scratch=task.scratch + second(task)) for task in tasks]
+    return _search(more, budget) or _search(tasks, budget)
 
 
 @wrong("did", "forgets the scratch memory")
