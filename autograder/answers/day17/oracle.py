@@ -32,6 +32,7 @@ def hidden(seed: int) -> list[Case]:
         *_limits(x, y),
         *_different(x, y, at, odd, long, memory, number),
         *_neither(x, y),
+        *_kinds(x, y),
     ]
 
 
@@ -420,6 +421,86 @@ def _neither(x, y):
     ]
 
 
+def _kinds(x, y):
+    """Cases of each kind of outcome, and of numbers that are not finite, or 0."""
+    large = torch.full((3,), 2e38)
+    return [
+        pair(
+            "an infinity in float32 alone",
+            "different",
+            "inf where before has numbers: float64 does not show it",
+            lambda m, x: x * 0.5 + x * 0.5,
+            lambda m, x: (x + x) * 0.5,
+            large,
+        ),
+        pair(
+            "NaN in float64 alone",
+            "different",
+            "NaN where before has numbers: float32 does not show it, where the root is that of 0",
+            lambda m, x: x * 2,
+            lambda m, x: x * 2 + (-(x.abs() * 1e-30 * 1e-30)).sqrt(),
+            x,
+        ),
+        pair(
+            "zero, and nearly zero",
+            "different",
+            "the largest number of before is 0, and so is a millionth of it",
+            lambda m, x: x * 0,
+            lambda m, x: x * 0 + 1e-12,
+            x,
+        ),
+        pair(
+            "numbers in a dict",
+            "different",
+            "another number under a key",
+            lambda m, x: {"sum": x + x, "next": x + 1},
+            lambda m, x: {"sum": x * 2, "next": x + 2},
+            x,
+        ),
+        pair(
+            "a dict with another key",
+            "different",
+            "the key is another one",
+            lambda m, x: {"sum": x + x},
+            lambda m, x: {"total": x + x},
+            x,
+        ),
+        pair(
+            "numbers in a list",
+            "different",
+            "another number in a list",
+            lambda m, x: [x + x, x + 1],
+            lambda m, x: [x * 2, x + 2],
+            x,
+        ),
+        pair(
+            "a list in a dict",
+            "same",
+            "the same list under the same key",
+            lambda m, x: {"both": [x + x, x.size(0)]},
+            lambda m, x: {"both": [x * 2, x.size(0)]},
+            x,
+        ),
+        pair("truth values", "different", "where x is positive", lambda m, x: x > 0, lambda m, x: x < 0, x),
+        pair(
+            "plain numbers that are nearly equal",
+            "different",
+            "plain numbers are not rounded",
+            lambda m, x: x.size(0) * 0.1,
+            lambda m, x: x.size(0) * 0.1000000001,
+            x,
+        ),
+        pair(
+            "a type that after names",
+            "cannot tell",
+            "float32 times float64: after does not run with wide inputs",
+            lambda m, x, y: x @ y.t(),
+            lambda m, x, y: x.to(torch.float32) @ y.t(),
+            *(x, y),
+        ),
+    ]
+
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 
@@ -625,3 +706,52 @@ with_buffers = edited("spared", "compares what buffers hold afterwards")(
 error_first = edited("same", "an error of after decides, though it drew random numbers before")(
     ("drawn or (gm is before and outcome is None)", "gm is before if outcome is None else drawn")
 )
+infinities_in_both = edited("did", "compares infinities only where both programs have one")(
+    (
+        "x.masked_fill(x.isfinite(), 0)",
+        "x.masked_fill((a.isfinite() | b.isfinite()) & ~x.isnan(), 0)",
+    )
+)
+nan_is_near = edited("did", "asks whether a difference is larger than allowed, which a NaN never is")(
+    (
+        "torch.allclose(a, b.to(a.dtype), 0, 1e-6 * largest, equal_nan=True)",
+        "not ((a - b).abs() > 1e-6 * largest).any()",
+    )
+)
+beside_one = edited("did", "allows a millionth where before is 0")(("1e-6 * largest", "1e-6 * (largest or 1)"))
+no_truth_values = edited("did", "compares no truth values")(
+    ("not numbers or torch.equal(a, b)", "not numbers or a.dtype == torch.bool or torch.equal(a, b)")
+)
+plain_rounding = edited("did", "allows rounding for plain numbers, too")(
+    ("(a == b or (a != a and b != b) or not numbers)", "(abs(a - b) <= 1e-6 * abs(a) or a != a or not numbers)")
+)
+after_must_run = edited("same", "takes an error of after, with wide inputs, for a difference")(
+    ("None in wide", "wide[0] is None")
+)
+
+
+def _changed(gm, change):
+    """A copy of a program that returns `change` of what it returns."""
+    gm = copy.deepcopy(gm)
+    output = gm.graph.output_node()
+    output.args = (change(output.args[0]),)
+    gm.recompile()
+    return gm
+
+
+@wrong("did", "does not look into dicts")
+def no_dicts(before, after, inputs):
+    programs = (_changed(gm, lambda r: "a dict" if isinstance(r, dict) else r) for gm in (before, after))
+    return by_lists(*programs, inputs)
+
+
+@wrong("did", "compares the values of dicts, whatever their keys")
+def no_keys(before, after, inputs):
+    programs = (_changed(gm, lambda r: [*r.values()] if isinstance(r, dict) else r) for gm in (before, after))
+    return by_lists(*programs, inputs)
+
+
+@wrong("did", "does not look into lists")
+def no_lists(before, after, inputs):
+    programs = (_changed(gm, lambda r: "a list" if isinstance(r, list) else r) for gm in (before, after))
+    return by_lists(*programs, inputs)
