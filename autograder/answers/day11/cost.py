@@ -68,6 +68,10 @@ def hidden(seed: int) -> list[Case]:
                 along((12, 0), (12, 7)),
             ],
         ),
+        messages_case(
+            "each message waits for the one after it",
+            [along((4, 4), (4, 9), waits=(1,)), along((0, 4), (4, 4), words=words, waits=(2,)), along((0, 0), (0, 4))],
+        ),
     ]  # fmt: skip
 
 
@@ -165,6 +169,9 @@ last_only = edited("same", "the way of a message that others wait for does not c
         "max(before(i)[0] + ... - 1 for i in everything)",
         "max(before(i)[0] + ... - 1 for i in everything if not any(i in m.waits + m.streams for m in messages))",
     )
+)
+in_the_list = edited("same", "takes messages as they are listed: one that is listed later has no way and no depth yet")(
+    ("(*message.waits, *message.streams)", "[p for p in (*message.waits, *message.streams) if p < number]")
 )
 sums_up = edited("same", "depth is the number of messages that wait")(
     ("max(before(i)[1] for i in everything)", "len(messages)")
