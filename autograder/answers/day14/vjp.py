@@ -62,6 +62,7 @@ def hidden(seed: int) -> list[Case]:
         rule("permute, a cycle", "permute", drawn(a, b, c, 2), rng.choice([[1, 2, 3, 0], [3, 0, 1, 2], [2, 0, 3, 1]])),
         rule("permute, from the end", "permute", wide, rng.choice([[-1, 0, 1], [1, -1, 0]])),
         rule("mm", "mm", drawn(a, b), drawn(b, c)),
+        rule("where, float16 on one side", "where", row(1, 0, 1) > 0, numbers(3, dtype=torch.float16), numbers(3)),
         rule("mm of float32", "mm", drawn(a, b, dtype=torch.float32), drawn(b, 1, dtype=torch.float32)),
     ]
     special = row(0, 1, -2, inf, -inf, nan)
@@ -97,6 +98,8 @@ def hidden(seed: int) -> list[Case]:
         rule(
             "edges of softmax", "softmax", torch.stack([row(-inf, 0, 1), row(inf, 0, 1), row(nan, 0, 1)]), 1, edge=True
         ),
+        rule("edges of pow, n = 0 with g", "pow", row(2, 2, 0), 0, g=row(inf, nan, 1), edge=True),
+        rule("edges of norm, small numbers", "norm", row(3e-13, 4e-13), [0], edge=True),
     ]
     return ordinary + edges
 
@@ -258,6 +261,18 @@ whole = edited("same", "gives every largest element all of the gradient")(
 nan_norm = edited("same", "divides by a norm of 0")(("direction.masked_fill(zero, 0)", "direction"))
 power_zero = edited("same", "uses the law of powers for n = 0, too")(
     ("g * (n * x ** (n - 1)) if n else torch.zeros_like(g)", "g * (n * x ** (n - 1))")
+)
+power_times_zero = edited("same", "multiplies with 0 for n = 0, which makes NaN of inf")(
+    ("g * (n * x ** (n - 1)) if n else torch.zeros_like(g)", "g * (n * x ** (n - 1)) if n else g * 0")
+)
+small_norm = edited("same", "adds 1e-12 to the norm, so as not to divide by 0")(
+    ("direction = x / spread(out, x, dim, keepdim)", "direction = x / (spread(out, x, dim, keepdim) + 1e-12)")
+)
+two_types = edited("did", "takes float32 and float64 for the only types of floats")(
+    (
+        "isinstance(x, Tensor) and x.is_floating_point()",
+        "isinstance(x, Tensor) and x.dtype in (torch.float32, torch.float64)",
+    )
 )
 where_mask = edited("same", "multiplies with the condition")(("g.masked_fill(~c, 0)", "g * c"))
 softmax_alone = edited("did", "differentiates softmax element by element")(
