@@ -64,6 +64,22 @@ def _doubled(x: Tensor, w: Tensor) -> list[Tensor]:
     return [(a * d).sin().sum(1) + (b * c).cos().sum(1)]
 
 
+def _statistics(x: Tensor, w: Tensor) -> list[Tensor]:
+    """A tuple is written twice, and so is a constant, which has no operands."""
+    y = F.linear(x, w)
+    one, _ = torch.var_mean(y, 1, keepdim=True, correction=0)
+    other, _ = torch.var_mean(y, 1, keepdim=True, correction=0)
+    left, right = torch.full((w.shape[0],), 2.0), torch.full((w.shape[0],), 2.0)
+    return [(y * one * left).exp() * (other * right).sin()]
+
+
+def _turned(x: Tensor, y: Tensor) -> list[Tensor]:
+    """What is cheap is read through views, and what is dear is not."""
+    dear, cheap = torch.exp(x.exp() + 1), y.exp()
+    turned, flat = cheap.t(), cheap.view(-1)
+    return [dear + y * y + (turned * turned).t() + (flat * flat).view(y.shape)]
+
+
 def _of_noise(x: Tensor, y: Tensor) -> list[Tensor]:
     """One draw is enough to keep, and no input helps to compute what follows from it."""
     noise = torch.rand_like(x)
@@ -116,6 +132,8 @@ def hidden(seed: int) -> list[Case]:
         program("random numbers, enough memory", _noisy, {"x": square, "y": square}, 1, about),
         program("random numbers", _noisy, {"x": square, "y": square}, 0),
         program("random numbers that many values follow from", _of_noise, {"x": square, "y": square}, 0),
+        program("a tuple and a constant, each written twice", _statistics, two, 0.4),
+        program("views of what is cheap", _turned, {"x": square, "y": square}, 0.6),
     ]
 
 
@@ -207,6 +225,12 @@ def by_mip(joint, outputs, budget):
 
 
 unmerged = edited("spared", "leaves equal nodes as they are")(("first.setdefault(key, copy)", "copy"))
+tuples_unmerged = edited("spared", "merges only what is a tensor, and leaves equal tuples as they are")(
+    ("not is_random(node)", 'not is_random(node) and isinstance(node.meta["val"], torch.Tensor)')
+)
+constants_unmerged = edited("spared", "merges only what has operands, and leaves equal constants as they are")(
+    ("not is_random(node)", "not is_random(node) and node.all_input_nodes")
+)
 merged_again = edited("did", "merges at the end once more, without a look at the tag")(
     (
         "return fx.GraphModule({}, result)",
@@ -230,6 +254,12 @@ inputs_free = edited("did", "keeps inputs for nothing, since the caller has them
     )
 )
 counts_nodes = edited("cost", "counts nodes in place of work")(("again[node] * work_of(node)", "again[node]"))
+views_cost = edited("cost", "counts the elements of a view as work")(
+    (
+        "again[node] * work_of(node)",
+        'again[node] * (work_of(node) or node.meta["val"].numel() if places[node] else work_of(node))',
+    )
+)
 fewest_bytes = edited("cost", "keeps as few bytes as can be, though there is room")(
     (
         "model.minimize(sum(again[node] * work_of(node) for node in places))",
