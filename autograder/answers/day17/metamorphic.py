@@ -207,6 +207,14 @@ def a_thousandth(gm):
     return [*by_others(gm), _rewritten(gm, {"sum": lambda *args, **kwargs: torch.sum(*args, **kwargs) + 1e-3})]
 
 
+@wrong("same", "takes a law that divides by an operand, which may be 0")
+def divides(gm):
+    return [
+        *by_others(gm),
+        _rewritten(gm, {"sub": lambda x, y: (x / y - 1) * y, "abs": lambda x: x * x / torch.abs(x)}),
+    ]
+
+
 @wrong("valid", "returns graph and law in pairs")
 def pairs(gm):
     return [(gm, other) for other in by_others(gm)]

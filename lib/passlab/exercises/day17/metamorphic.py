@@ -191,9 +191,12 @@ def difference(one: Any, other: Any) -> str:
 
 
 def _drawn(inputs: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
-    """Return inputs, and others of the same shapes."""
+    """Return inputs, and others of the same shapes. The last are whole numbers, with zeros."""
     generator = torch.Generator().manual_seed(17)
-    return [tuple(inputs), *(tuple(2 * torch.randn(x.shape, generator=generator) for x in inputs) for _ in range(2))]
+    others = [tuple(2 * torch.randn(x.shape, generator=generator) for x in inputs) for _ in range(2)]
+    orders = (torch.randperm(x.numel(), generator=generator).view(x.shape) for x in inputs)
+    whole = tuple((order % 5 - 2).to(x.dtype) for order, x in zip(orders, inputs, strict=True))
+    return [tuple(inputs), *others, whole]
 
 
 def why_not_a_law(before: fx.GraphModule, after: fx.GraphModule) -> str:
