@@ -195,6 +195,37 @@ done:
 """)
 
 
+#: All operands are known, and one is 0, or both are one variable.
+KNOWN = """
+program known(x, n)
+entry:
+  a = const {a}
+  zero = const 0
+  nothing = mul zero a
+  same = sub a a
+  neither = and a zero
+  jump done
+done:
+  return nothing same neither
+"""
+
+_CHAIN = 12
+#: Each round of the loop loses one more variable: v11 comes from x, v10 from v11, and so on.
+FORGETS = parse(f"""
+program forgets(x)
+entry:
+{chr(10).join(f"  v{i} = const 7" for i in range(_CHAIN))}
+  jump loop
+loop:
+{chr(10).join(f"  v{i} = copy v{i + 1}" for i in range(_CHAIN - 1))}
+  v{_CHAIN - 1} = copy x
+  x = sub x v0
+  branch x loop done
+done:
+  return v0
+""")
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     numbers = parse(NUMBERS.format(c=rng.choice((-1, 2, 3, 5)), big=rng.randint(50_000, 90_000)))
@@ -215,6 +246,8 @@ def hidden(seed: int) -> list[Case]:
         program_case("the entry is in the loop", ENTRY_IN_LOOP),
         program_case("no way to a return", FOR_EVER),
         *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
+        program_case("a product with a 0, of known numbers", parse(KNOWN.format(a=small))),
+        program_case("a loop that forgets one variable in each round", FORGETS),
     ]
 
 
@@ -306,6 +339,12 @@ no_parameters = edited("did", "a parameter is never known, though it is assigned
 two_operands = edited("did", "an operation with three operands is not known")(
     ("line.op in OPS and ...", "line.op in OPS and line.args[2:] == () and ...")
 )
+zero_operand = edited("did", "a product with a 0 is not known, even if the other factor is")(
+    (
+        "line.op in OPS and ...",
+        "not (line.op == 'mul' and 0 in map(values.get, line.args)) and line.op in OPS and ...",
+    )
+)
 arithmetic = edited("did", "knows the operations of the lesson alone")(
     (
         "line.op in OPS and ...",
@@ -375,11 +414,10 @@ def own_loops(program):
     return facts
 
 
-@wrong("spared", "three rounds over the blocks are enough")
-def three_rounds(program):
+def _rounds(program, count):
     before = dict.fromkeys(block.name for block in program.blocks)
     before[program.entry.name] = {}
-    for _ in range(3):
+    for _ in range(count):
         for block in program.blocks:
             if before[block.name] is not None:
                 after = {k: v for k, v in _through(block, before[block.name]).items() if v is not _ANY}
@@ -387,6 +425,16 @@ def three_rounds(program):
                     old = before[target]
                     before[target] = after if old is None else dict(old.items() & after.items())
     return before
+
+
+@wrong("spared", "three rounds over the blocks are enough")
+def three_rounds(program):
+    return _rounds(program, 3)
+
+
+@wrong("spared", "as many rounds over the blocks as there are blocks are enough")
+def rounds_by_blocks(program):
+    return _rounds(program, max(4, len(program.blocks)))
 
 
 @wrong("did", "constants are those that are assigned once in the whole program")
