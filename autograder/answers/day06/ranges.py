@@ -108,6 +108,11 @@ def fractions(m: Any, x: fx.Proxy) -> fx.Proxy:
     return (0.75 - x * -0.5) * 0.125 + 0.375
 
 
+@ranged("shares of numbers within a narrow range", graph(..., (2, 5)), x=(0.25, 0.75))
+def narrow_shares(m: Any, x: fx.Proxy) -> tuple:
+    return torch.softmax(x, 1), torch.softmax(torch.neg(x), 1)
+
+
 @ranged("known at one end only", graph(..., (2, 3)), True, x=(-1.0, 2.0))
 def half_open(m: Any, x: fx.Proxy) -> tuple:
     above = torch.relu(torch.cos(x))
@@ -185,6 +190,7 @@ def hidden(seed: int) -> list[Case]:
         ),
         ranged("shares", graph(shares, (2, 3)), x=span(-2, 1)),
         ranged("nothing is known", graph(strange, (2, 3), (2, 3), only=linear(4, 3)), True, x=span(), y=span()),
+        narrow_shares,
     ]
 
 
@@ -375,6 +381,12 @@ like_relu = edited("same", "takes what resembles a relu for one")(
 relu_at_low = edited("valid", "a relu clips the low end alone")(
     ("if name == 'softmax': ...", "if name == 'softmax': ...\nif name == 'rectified':\n    return max(a, 0.0), b"),
     ("op_name(node, gm)", 'op_name(node, gm).replace("relu", "rectified")'),
+)
+softmax_of_ends = edited("same", "takes the softmax of the two ends: it may have more than two terms")(
+    ("return 0.0, 1.0", "return tuple(torch.tensor(first, dtype=torch.float64).softmax(0).nan_to_num(0.0).tolist())")
+)
+softmax_within_operand = edited("valid", "cuts a softmax's range with its operand's")(
+    ("return 0.0, 1.0", "return max(a, 0.0), min(b, 1.0)")
 )
 whole_numbers = edited("same", "a number among the operands is rounded down")(("(a, a)", "(a // 1, a // 1)"))
 all_or_nothing = edited("did", "what is unknown at one end is unknown at both once it is negated")(
