@@ -17,6 +17,11 @@ from passlab.judge import Case
 NEVER = (False,) * STEPS
 
 
+def _apart(options: dict, **others) -> list[dict]:
+    """A parameter with these options, and for each other one a parameter that differs in it alone."""
+    return [row("p", (3,), **options)] + [row(name, (3,), **options | {name: v}) for name, v in others.items()]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -34,6 +39,7 @@ def hidden(seed: int) -> list[Case]:
     one, other = some()
     lr, decay, speed = rate(), rate(), round(rng.uniform(0.3, 0.9), 2)
     damped = {"lr": lr, "momentum": speed, "dampening": round(rng.uniform(0.2, 0.7), 2)}
+    fast = {"lr": lr, "momentum": speed}
     rows = [
         row("all", (2, 2), lr=lr, momentum=speed),
         row("some", (3,), gradients=one, lr=lr, momentum=speed),
@@ -79,6 +85,13 @@ def hidden(seed: int) -> list[Case]:
             [row(name, (3,), lr=lr, decoupled_weight_decay=apart) for name, apart in (("p", False), ("q", True))],
         ),
         steps_case("a default that is written out", "sgd", [row("p", (2,)), row("q", (2,), lr=1e-3, momentum=0)]),
+        steps_case("one option of sgd differs", "sgd", _apart(fast, momentum=speed / 2, nesterov=True, maximize=True)),
+        steps_case("one option of adam differs", "adam", _apart({"lr": lr}, betas=(0.8, 0.95), eps=1.0, maximize=True)),
+        steps_case(
+            "options in another order",
+            "sgd",
+            [row("p", (2,), lr=lr, momentum=speed), row("q", (2,), momentum=speed, lr=lr)],
+        ),
     ]
     return [case for case in cases if any(any(one["gradients"]) for one in case.build()[1])]
 
@@ -183,6 +196,18 @@ idle_decay = edited("spared", "compares the kinds of weight decay only where the
         "*options.values()",
         "*[v for k, v in options.items() if k != 'decoupled_weight_decay' or options['weight_decay']]",
     )
+)
+any_nesterov = edited("spared", "compares the numbers among the options, and forgets the switch of Nesterov's step")(
+    ("*options.values()", "*[v for k, v in options.items() if k != 'nesterov']")
+)
+any_averages = edited("spared", "compares the options that SGD has, too, and forgets betas and eps")(
+    ("*options.values()", "*[v for k, v in options.items() if k not in ('betas', 'eps')]")
+)
+any_sign = edited("spared", "lets a group both descend and ascend")(
+    ("*options.values()", "*[v for k, v in options.items() if k != 'maximize']")
+)
+by_order = edited("did", "takes the same options in another order for different ones")(
+    ("DEFAULTS[method] | one['options']", "{**one['options'], **DEFAULTS[method], **one['options']}")
 )
 any_type = edited("spared", "mixes types")(
     ("(one['dtype'], one['gradients'], *options.values())", "(one['gradients'], *options.values())")
