@@ -9,6 +9,7 @@ import random
 import pytest
 import torch
 
+from autograder.answers.day15._shared import alone_in_a_tuple
 from autograder.authoring.answers import hidden_cases, reference
 from passlab import exercises
 from passlab.exercises.day15 import migrate, move, pack
@@ -41,6 +42,13 @@ def without(function):
         ("day15.move", lambda gm: gm, "between two layers", "did", "192 bytes; 48 are enough."),
         ("day15.move", without(torch.relu), "functions that compute", "same", "result 0 differs in"),
         ("day15.move", without(dequantize), "behind a dequantize", "same", "result 0 differs in"),
+        (
+            "day15.move",
+            alone_in_a_tuple,
+            "before a quantize",
+            "same",
+            "the graph should return one value; it returns a tuple of 1.",
+        ),
         ("day15.pack", lambda gm: gm, "a layer", "did", "220 bytes of constants (w 160, s 40, b 20); 80 are enough."),
         ("day15.pack", without(dequantize), "a layer", "same", "The graph cannot run"),
         ("day15.pack", without(torch.relu), "a layer", "same", "is off by"),

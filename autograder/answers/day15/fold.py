@@ -9,6 +9,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
+from autograder.answers.day15._shared import alone_in_a_tuple
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day15.fold import NONE, fold_case, layer_before, with_bits, without_pair
 from passlab.fx.nodes import attribute
@@ -420,6 +421,11 @@ def anew(gm):
         elif node in needed:
             copies[node] = graph.node_copy(node, copies.__getitem__)
     return fx.GraphModule(gm, graph)
+
+
+@wrong("same", "returns a tuple of one result in place of that result")
+def in_a_tuple(gm):
+    return alone_in_a_tuple(anew(gm))
 
 
 @right("goes backwards, and lets unused nodes lie")

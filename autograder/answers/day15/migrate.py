@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
+from autograder.answers.day15._shared import alone_in_a_tuple
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day15.migrate import STAYS, constant, hot, layer, migrate_case, norm
 from passlab.fx.cases import call, read
@@ -296,6 +297,11 @@ def in_turn(gm, largest, alpha):
         for reader in readers:
             change(reader, 1, s)
     return gm
+
+
+@wrong("same", "returns a tuple of one result in place of that result")
+def in_a_tuple(gm, largest, alpha):
+    return alone_in_a_tuple(in_turn(gm, largest, alpha))
 
 
 @wrong("same", "writes into the constants")

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
-from autograder.answers.day15._shared import merge
+from autograder.answers.day15._shared import alone_in_a_tuple, merge
 from autograder.authoring.answers import edited, right, something_to_do, wrong
 from passlab.exercises.day15.move import STAYS, Grid, dq, move_case, q
 from passlab.given.day15.move import MOVING
@@ -302,6 +302,11 @@ def one_by_one(gm):
         gm.graph.eliminate_dead_code()
     gm.recompile()
     return gm
+
+
+@wrong("same", "returns a tuple of one result in place of that result")
+def in_a_tuple(gm):
+    return alone_in_a_tuple(one_by_one(gm))
 
 
 def _step(gm):

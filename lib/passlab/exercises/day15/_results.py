@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,14 +22,29 @@ def why_not_alike(
     old, new = (Program(gm).run(inputs) for gm in (before, after))
     if new.error is not None:
         return f"The graph cannot run: {(str(new.error).splitlines() or [''])[0][:200]}"
-    results = [run.output if isinstance(run.output, tuple | list) else [run.output] for run in (old, new)]
-    for at, (a, b) in enumerate(zip(*results, strict=False)):
+    if reason := why_not_formed(old.output, new.output):
+        return reason
+    for at, (a, b) in enumerate(zip(tensors(old.output), tensors(new.output), strict=True)):
         if not isinstance(b, Tensor) or (a.shape, a.dtype) != (b.shape, b.dtype):
             form = f"{b.dtype} {list(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
             return f"Result {at} was {a.dtype} {list(a.shape)}; it is {form}."
         if reason := compare(a, b):
             return f"Result {at} {reason}"
     return ""
+
+
+def tensors(result: Any) -> Sequence[Any]:
+    """Return the tensors that a graph returns, one alone in a list."""
+    return result if isinstance(result, tuple | list) else [result]
+
+
+def why_not_formed(old: Any, new: Any) -> str:
+    """Return how what a graph returns is not of the same form, such as a tuple of one tensor for that tensor, or ""."""
+    before, after = (
+        f"a {type(result).__name__} of {len(result)}" if isinstance(result, tuple | list) else "one value"
+        for result in (old, new)
+    )
+    return f"The graph should return {before}; it returns {after}." if before != after else ""
 
 
 def why_not_near(rounding: float) -> Callable[[Tensor, Tensor], str]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
-from passlab.exercises.day15._results import constant_of
+from passlab.exercises.day15._results import constant_of, tensors, why_not_formed
 from passlab.fx.cases import graph, live
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
@@ -179,8 +179,9 @@ def why_not_stated(before: fx.GraphModule, after: fx.GraphModule) -> str:
         run = Program(after).run(inputs)
         if run.error is not None:
             return f"The graph cannot run: {str(run.error).splitlines()[0][:200]}"
-        pairs = zip(*(x if isinstance(x, tuple | list) else [x] for x in (right, run.output)), strict=True)
-        for at, (a, b) in enumerate(pairs):
+        if reason := why_not_formed(right, run.output):
+            return reason
+        for at, (a, b) in enumerate(zip(tensors(right), tensors(run.output), strict=True)):
             if not isinstance(b, Tensor) or (a.shape, a.dtype) != (b.shape, b.dtype):
                 form = f"{b.dtype} {list(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
                 return f"Result {at} should be {a.dtype} {list(a.shape)}; it is {form}."
