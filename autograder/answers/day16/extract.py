@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 
 from autograder.authoring.answers import edited, right, wrong
@@ -43,6 +44,13 @@ def _chain(rng: random.Random, count: int) -> Graph:
         nodes[at] = [("add", at - 1, at - 1), ("mul", at - 1, 0)] if rng.random() < 0.5 else [("add", at - 1, at - 1)]
     order = rng.sample(sorted(nodes), count)
     return Graph({name: nodes[name] for name in order}, [count - 1], {"x": 1, "add": rng.randint(0, 1), "mul": 9})
+
+
+def _root_first(rng: random.Random) -> Graph:
+    """A chain that is listed from the root down, so that each sweep prices one more class."""
+    names = rng.sample(range(200), 200)
+    nodes: dict[int, list[tuple]] = {name: [("f", below)] for name, below in itertools.pairwise(names)}
+    return Graph(nodes | {names[-1]: [("x",)]}, names[:1], {"f": 1, "x": 1})
 
 
 def _beyond_floats() -> Graph:
@@ -97,6 +105,7 @@ def hidden(seed: int) -> list[Case]:
         extract_case("sums of sums, shared", _chain(rng, 50)._replace(shared=True)),
         extract_case("drawn, shared, largest", _share_matters(rng, 50)),
         extract_case("costs beyond 2⁵³", _beyond_floats()),
+        extract_case("a chain, the root first", _root_first(rng)),
     ]
 
 
@@ -319,3 +328,17 @@ never_free = edited("did", "lets each label cost at least 1")(
         "max(1, cost[label]) + sum(total[operand] for operand in operands)",
     )
 )
+
+
+@wrong("valid", "goes through the classes a hundred times, and takes what has a price by then")
+def hundred_sweeps(classes, roots, cost, shared):
+    if shared:
+        return by_knuth(classes, roots, cost, shared)
+    total, choice = {}, {}
+    for _ in range(100):
+        for number, nodes in classes.items():
+            for node in nodes:
+                paid = cost[node[0]] + sum(total.get(operand, float("inf")) for operand in node[1:])
+                if paid < total.get(number, float("inf")):
+                    total[number], choice[number] = paid, node
+    return choice
