@@ -293,6 +293,22 @@ def traps(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
     )
 
 
+@case("a formula of a negated value", graph(..., (2, 3)), did=[expect_gelus(1, 1, "x may be a negated value, too.")])
+def negated(m: Any, x: fx.Proxy) -> tuple:
+    h = -x
+    return 0.5 * h * (1 + torch.erf(h / ROOT)), 0.5 * h * (1 + torch.tanh(SLOPE * (h + CUBIC * h**3)))
+
+
+@case("a minus without another one", graph(..., (2, 3)), spared=[expect_no_gelu(NEVER)])
+def lone_minus(m: Any, x: fx.Proxy) -> tuple:
+    return (
+        0.5 * x * (1 + torch.erf(-x / ROOT)),
+        0.5 * x * (1 - torch.erf(x / ROOT)),
+        -0.5 * x * (1 + torch.erf(x / ROOT)),
+        0.5 * x * (1 + torch.tanh(-SLOPE * (x + CUBIC * x**3))),
+    )
+
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 MUL, ADD, SUB = (operator.mul, torch.mul, "mul"), (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub")
@@ -427,6 +443,16 @@ six_digits_do = edited("spared", "takes constants for equal whose first five dig
     (MEASURE, MEASURE.replace("1e-6", "2.4e-6"))
 )
 all_digits = edited("did", "wants more than seven digits of a constant")((MEASURE, MEASURE.replace("1e-6", "1e-7")))
+no_signs = edited("spared", "compares the sizes of constants and not their signs")(
+    (MEASURE, "math.isclose(abs(p[powers]), q[powers], rel_tol=1e-6)")
+)
+through_minus = edited("same", "reads x through a minus: gelu(-x) becomes gelu(x)")(
+    (
+        'gm.graph.call_function(F.gelu, (x,), {"approximate": approximate})',
+        "gm.graph.call_function("
+        'F.gelu, (x.args[0] if x.target in (operator.neg, torch.neg) else x,), {"approximate": approximate})',
+    )
+)
 first_formula = edited("did", "looks for one formula above each erf")(
     ("gm.graph.erase_node(y)", "gm.graph.erase_node(y)\nbreak")
 )
