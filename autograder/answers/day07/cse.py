@@ -92,6 +92,31 @@ def fields(x: relay.Var) -> relay.Expr:
     return tuple_of(relay.tanh(parts[0]), relay.tanh(parts[1]), field(parts.astuple(), 0) + parts[0])
 
 
+@case(
+    "a tuple and its reverse",
+    program(..., (2, 4), (2, 4)),
+    did=[most("tanh", 1, ONCE)],
+    spared=[least("concatenate", 2, "They have the same fields in another order.")],
+)
+def reverse(x: relay.Var, y: relay.Var) -> relay.Expr:
+    first, second = relay.tanh(x), relay.exp(y)
+    there, back = relay.concatenate([first, second], axis=1), relay.concatenate([second, relay.tanh(x)], axis=1)
+    return tuple_of(there, back)
+
+
+@case(
+    "long constants that differ in the middle",
+    program(..., (2, 2000)),
+    run=False,
+    did=[most("exp", 1, ONCE)],
+    spared=[least("multiply", 2, OTHER)],
+)
+def long(x: relay.Var) -> relay.Expr:
+    ones, others = np.ones(2000, "float32"), np.ones(2000, "float32")
+    others[1000] = 2
+    return tuple_of(relay.exp(x) * relay.const(ones), relay.exp(x) * relay.const(others))
+
+
 @case("a second of other settings", program(..., (2, 4), (2, 4)), run=False, did=[most("nn.softmax", 2, ONCE)])
 def settings(x: relay.Var, y: relay.Var) -> relay.Expr:
     rows, *columns = (relay.nn.softmax(y, axis=axis) for axis in (0, 1, 1))
@@ -170,6 +195,8 @@ def hidden(seed: int) -> list[Case]:
         settings,
         inside,
         *generated("cse", lambda: graph_of(recipe(rng, 10), 3), ONCE),
+        reverse,
+        long,
     ]
 
 
@@ -272,6 +299,12 @@ def no_settings(mod):
 
 merges_draws = edited("spared", "two dropouts of one value are the same value")(
     ('... or call.op.get_attr("TOpIsStateful")', "...")
+)
+as_printed = edited("spared", "constants that are printed alike are equal: NumPy prints a long array as its two ends")(
+    ("(str(value.dtype), value.shape, value.tobytes())", "(str(value.dtype), value.shape, str(value))")
+)
+in_any_order = edited("spared", "tuples of the same fields in another order are the same")(
+    ('("tuple", *value.fields)', '("tuple", frozenset(value.fields))')
 )
 numbers_only = edited("spared", "constants of equal numbers are equal, whatever their shape")(
     ("value.shape, value.tobytes()", "*sorted(set(value.ravel().tolist()))")
