@@ -435,7 +435,7 @@ check("day06.gvn", gvn)
 #
 # Values are finite numbers, even if their range is not: 0 times any number is 0. Narrower ranges than the table's are
 # right, too, if no input leaves them; a range with an infinite end stays as it is.
-# `op_name(node, gm)` is "add", "relu" or "Linear"; `shape(node)` is its shape.
+# `op_name(node, gm)` is "add", "relu" or "Linear"; `shape(node)` is its shape. No call has an option such as `alpha`.
 
 
 # %%
