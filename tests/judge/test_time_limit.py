@@ -13,7 +13,10 @@ from passlab.process import clock
 
 
 def slow_to_import(seconds, folder, monkeypatch):
-    """Make a module `slow_to_import` that takes CPU time."""
+    """Make a module `slow_to_import` that takes CPU time.
+
+    Between two signals 0.2 s may pass: an import that has to meet one goes on for much longer than that.
+    """
     (folder / "slow_to_import.py").write_text(
         f"import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end:\n    pass\n"
     )
@@ -36,7 +39,7 @@ def test_a_limit_waits_for_an_import_to_end(tmp_path, monkeypatch, waits):
 @pytest.mark.parametrize("work", [0.4, 5.0])
 def test_behind_a_slow_import_the_limit_begins_anew_once(tmp_path, monkeypatch, work):
     """On a busy machine a compiler took 20 s to load, and the answer was told that it had used up its time."""
-    slow_to_import(0.7, tmp_path, monkeypatch)
+    slow_to_import(1.6, tmp_path, monkeypatch)
     monkeypatch.setattr(clock, "PATIENCE", 0.1)  # as on a busy machine, the alarm rings while there is CPU time left
 
     def answer():
@@ -53,7 +56,7 @@ def test_behind_a_slow_import_the_limit_begins_anew_once(tmp_path, monkeypatch, 
 
 def test_a_signal_that_was_pending_does_not_end_the_limit_that_began_anew(tmp_path, monkeypatch):
     """Behind an import both signals may be pending: the first begins the limit anew, the second is of the old one."""
-    slow_to_import(0.9, tmp_path, monkeypatch)
+    slow_to_import(1.6, tmp_path, monkeypatch)
     with open(tmp_path / "slow_to_import.py", "a") as module:
         # They are sent to this thread: what a timer sends, any other thread may take.
         module.write(
