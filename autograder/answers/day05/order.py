@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from autograder.answers.day05._shared import reads_counted_twice
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day05._tasks import tree, until
 from passlab.exercises.day05.order import badly_ordered, graph_case, lowest, tree_case
@@ -271,12 +272,7 @@ counted_twice = edited("cost", "counts a result that is read twice as two")(
 def counted_twice_in_graphs(tasks):
     if all(len(after) <= 1 for after in _readers(tasks).values()):
         return _by_pieces(tasks)
-    size = {task.name: task.size for task in tasks}
-
-    def second(task):
-        return sum(size[read] for read in task.reads) - sum(size[read] for read in {*task.reads})
-
-    return _best_first([replace(task, scratch=task.scratch + second(task)) for task in tasks])
+    return _best_first(reads_counted_twice(tasks))
 
 
 @wrong("valid", "adds the bits of the reads: a result that is read twice becomes another one")

@@ -6,6 +6,7 @@ import heapq
 import random
 from dataclasses import replace
 
+from autograder.answers.day05._shared import reads_counted_twice
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day05._tasks import drawn, there_and_back, until
 from passlab.exercises.day05.remat import ALLOWED, enough, least_work, squeezed, squeezed_case, tight
@@ -157,13 +158,7 @@ def nothing_costs_one(tasks, budget):
 
 @wrong("spared", "counts a result that is read twice as two while its reader runs")
 def counted_twice(tasks, budget):
-    size = {task.name: task.size for task in tasks}
-
-    def second(task):
-        return sum(size[read] for read in task.reads) - sum(size[read] for read in {*task.reads})
-
-    more = [replace(task, scratch=task.scratch + second(task)) for task in tasks]
-    return _search(more, budget) or _search(tasks, budget)
+    return _search(reads_counted_twice(tasks), budget) or _search(tasks, budget)
 
 
 @wrong("did", "forgets the scratch memory")
