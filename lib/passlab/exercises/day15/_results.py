@@ -19,21 +19,28 @@ def why_not_alike(
     before: fx.GraphModule, after: fx.GraphModule, inputs: tuple, compare: Callable[[Tensor, Tensor], str]
 ) -> str:
     """Return why the results of two graphs are not alike, or "": `compare(old, new)` compares tensors of one form."""
-    old, new = (Program(gm).run(inputs) for gm in (before, after))
-    if new.error is not None:
-        return f"The graph cannot run: {(str(new.error).splitlines() or [''])[0][:200]}"
-    if reason := why_not_formed(old.output, new.output):
+    return why_not_returned(Program(before).run(inputs).output, after, inputs, compare, "was")
+
+
+def why_not_returned(
+    right: Any, gm: fx.GraphModule, inputs: tuple, compare: Callable[[Tensor, Tensor], str], verb: str = "should be"
+) -> str:
+    """Return why a graph does not return `right`, or "". `verb`: what its sentence about a tensor's form says."""
+    run = Program(gm).run(inputs)
+    if run.error is not None:
+        return f"The graph cannot run: {(str(run.error).splitlines() or [''])[0][:200]}"
+    if reason := why_not_formed(right, run.output):
         return reason
-    for at, (a, b) in enumerate(zip(tensors(old.output), tensors(new.output), strict=True)):
+    for at, (a, b) in enumerate(zip(_tensors(right), _tensors(run.output), strict=True)):
         if not isinstance(b, Tensor) or (a.shape, a.dtype) != (b.shape, b.dtype):
             form = f"{b.dtype} {list(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
-            return f"Result {at} was {a.dtype} {list(a.shape)}; it is {form}."
+            return f"Result {at} {verb} {a.dtype} {list(a.shape)}; it is {form}."
         if reason := compare(a, b):
             return f"Result {at} {reason}"
     return ""
 
 
-def tensors(result: Any) -> Sequence[Any]:
+def _tensors(result: Any) -> Sequence[Any]:
     """Return the tensors that a graph returns, one alone in a list."""
     return result if isinstance(result, tuple | list) else [result]
 
