@@ -22,7 +22,7 @@ from typing import Any
 from passlab.graph.registry import compiler
 from passlab.judge.guards import Closed, OutOfTime, preserve_process_state, reopen, time_limit
 from passlab.judge.travel import RECORDS
-from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome, call_answer
+from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome
 from passlab.judge.words import plural
 from passlab.process.error_text import reason
 
@@ -95,7 +95,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         ):
             warnings.simplefilter("ignore")
             with time_limit(exercise.seconds):
-                return outcome("ok", plain_numbers((exercise.call or call_answer)(answer, replace(case, build=build))))
+                return outcome("ok", plain_numbers(exercise.call(answer, replace(case, build=build))))
     except NotImplementedError as error:
         if str(error):
             sentence = f"It raised NotImplementedError: {error}{_where(error)}."

@@ -147,7 +147,7 @@ class Exercise:
     # None only until `passlab.exercises.of_day` takes them from the exercise's own module
     cases: Callable[[], Sequence[Case]] = None  # type: ignore[assignment]
     judge: Callable[[Case, Any], Iterable[Finding]] = None  # type: ignore[assignment]
-    call: Callable[[Callable, Case], Any] | None = None
+    call: Callable[[Callable, Case], Any] = call_answer
     seconds: float = 5.0
     notebook: str = ""
     flavour: str = "torch"
