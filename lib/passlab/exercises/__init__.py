@@ -144,7 +144,7 @@ def of_day(day: str) -> tuple[Exercise, ...]:
             flavour=home.NOTEBOOKS[notebook],
             cases=exercise.cases or partial(_visible, exercise.id),
             judge=exercise.judge or _later(exercise.id, "judge"),
-            call=exercise.call or _call(exercise.id),
+            call=_call(exercise.id),
             smaller_cases=exercise.smaller_cases or _later(exercise.id, "smaller_cases"),
         )
         exercises += [_core_of(complete, complete.core)] if complete.core else []
