@@ -56,15 +56,15 @@ def time_limit(seconds: float):
     """Interrupt the main thread's Python code once it is over a limit of `seconds` of CPU time; see `Limit`.
 
     CPU time is that of the whole process. In other threads and on Windows there is no limit. An import is not
-    interrupted, unless it takes another `IMPORT_WAITS` times 0.2 s. Where the answer had modules imported, the limit
-    begins anew, once: what a compiler takes to load is not the answer's.
+    interrupted, unless it takes another `IMPORT_WAITS` times 0.2 s; behind it the limit begins anew, once: what a
+    compiler takes to load is not the answer's.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
 
     limit, before = Limit(seconds), cpu_time()
-    waits, modules, renewed = itertools.count(), len(sys.modules), False
+    waits, in_an_import, renewed = itertools.count(), False, False
     timers = (
         (signal.ITIMER_REAL, signal.SIGALRM, limit.patience * limit.cpu),
         (signal.ITIMER_PROF, signal.SIGPROF, limit.cpu),
@@ -76,13 +76,14 @@ def time_limit(seconds: float):
             signal.setitimer(timer, length, 0.2)
 
     def stop(_: int, frame: FrameType | None) -> None:
-        nonlocal limit, before, renewed
+        nonlocal limit, before, in_an_import, renewed
         if not limit.over(cpu_time() - before):  # the clock's signal, or one that was pending as the limit began anew
             return
         if _imports(frame):
             if next(waits) < IMPORT_WAITS:
+                in_an_import = True
                 return
-        elif len(sys.modules) > modules and not renewed:
+        elif in_an_import and not renewed:
             limit, before, renewed = Limit(seconds), cpu_time(), True
             start()
             return
