@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -189,5 +190,20 @@ def test_a_hidden_case_that_cannot_be_built_costs_nothing_and_is_named_to_instru
         assert result.points == 3 and result.unbuilt == ["broken"] and "broken" not in result.text + result.html
         assert "high <= 0" in capsys.readouterr().err
         assert verdict(*VISIBLE, ok(5), ok(-2)).points < 3
+    finally:
+        verdicts.prepared.cache_clear()
+
+
+def test_warnings_of_libraries_while_cases_are_built_are_not_shown(monkeypatch):
+    def build():
+        warnings.warn("deprecated", stacklevel=1)
+        return (2,)
+
+    monkeypatch.setattr(verdicts, "hidden_cases", lambda name, seed: [Case("warns", build)])
+    verdicts.prepared.cache_clear()
+    try:
+        with warnings.catch_warnings(record=True) as shown:
+            assert not verdicts.prepared(EXERCISE.id, 3).unbuilt
+        assert not shown
     finally:
         verdicts.prepared.cache_clear()
