@@ -16,7 +16,7 @@ from torch import fx, nn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.chains import chains_case
 from passlab.fx.cases import graph, read, store
-from passlab.fx.effects import written
+from passlab.fx.effects import effects, written
 from passlab.fx.patterns import Pattern, canonical, pattern
 from passlab.judge import Case, cases_in
 
@@ -168,6 +168,26 @@ def dead(m: Any, x: fx.Proxy) -> fx.Proxy:
     return torch.exp(a) - 1
 
 
+def two_hundred(m: Any, x: fx.Proxy) -> fx.Proxy:
+    for _ in range(100):
+        x = torch.sin(x) + x
+    return x
+
+
+def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.relu(x * 2) * (x.size(0) * 2 + 1)
+
+
+def read_by_name(m: Any, x: fx.Proxy) -> tuple:
+    a = torch.relu(x * 2)
+    return torch.tanh(a) + 1, torch.cumsum(input=a, dim=1)
+
+
+def nested(m: Any, x: fx.Proxy) -> dict:
+    a = torch.relu(x * 2)
+    return {"ends": [torch.tanh(a) + 1], "rest": {"a": a}}
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     rows, columns = rng.randint(2, 9), rng.randint(2, 9)
@@ -212,6 +232,10 @@ def hidden(seed: int) -> list[Case]:
             )
             for at, others in enumerate((0.0, 0.2, 0.4, 0.1, 0.2, 0.3, 0.4))
         ),
+        chains_case("two hundred in a row", graph(two_hundred, shape), "did", "cost", built=False),
+        chains_case("arithmetic of sizes", graph(sizes, shape), *ALL_THREE, built=False),
+        chains_case("read by name outside", graph(read_by_name, shape), *ALL_THREE),
+        chains_case("returned in a dictionary", graph(nested, shape), *ALL_THREE),
     ]
 
 
@@ -331,6 +355,45 @@ def by_name(gm):
     return _grown(gm, {n for n in gm.graph.nodes if pattern(n) <= Pattern.BROADCAST or canonical(n) in names})
 
 
+@wrong("spared", "goes by names: `x.size(0) * 2`, a product of numbers, is in a group as if it were one of tensors")
+def numbers_too(gm):
+    touched = written(gm.graph)
+    names = {canonical(n) for n in _fits(gm)} | {"add", "mul"}
+    calls = (n for n in gm.graph.nodes if n.op.startswith("call_") and not effects(n))
+    return _grown(gm, {n for n in calls if canonical(n) in names and touched.isdisjoint([n, *n.all_input_nodes])})
+
+
+@wrong("spared", "looks for readers among positional operands: one that gets the value by name is missed")
+def positional_readers(gm):
+    fits, readers, last = _fits(gm), {n: set() for n in gm.graph.nodes}, {}
+    for n in gm.graph.nodes:
+        fx.node.map_arg(n.args, lambda a, n=n: readers[a].add(n))
+    for n in reversed(gm.graph.nodes):
+        if n in fits:
+            ends = {last.get(r) for r in readers[n]}
+            last[n] = ends.pop() if len(ends) == 1 and None not in ends else n
+    return _grouped(gm, last)
+
+
+@wrong("spared", "sees what is returned alone or in a flat tuple, not what is in a list or a dictionary in it")
+def flat_outputs(gm):
+    fits, last = _fits(gm), {}
+    [value] = gm.graph.output_node().args
+    returned = value if isinstance(value, tuple | list) else [value]
+    returned = {n for n in returned if isinstance(n, fx.Node)}
+    for n in reversed(gm.graph.nodes):
+        if n in fits:
+            ends = {last.get(r) for r in n.users if r.op != "output"} | ({None} if n in returned else set())
+            last[n] = ends.pop() if len(ends) == 1 and None not in ends else n
+    return _grouped(gm, last)
+
+
+hundred_at_most = edited("cost", "begins a new group after a hundred operations")(
+    (
+        "[group for group in ... if ...]",
+        "[group[at : at + 100] for group in groups.values() for at in range(0, len(group), 100) if len(group) > 1]",
+    )
+)
 no_broadcast = edited(
     "did", "only operations whose operands all have the shape of the result: broadcasting ends a group"
 )(
