@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import fx
+from torch import fx, nn
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab import random_graph
 from passlab.exercises.day04.convex import allowed, effectful, normalised, refused, way_back
 from passlab.fx.cases import call, graph, read
-from passlab.fx.effects import effects, memory_order
+from passlab.fx.effects import effects, memory_order, writes, written
+from passlab.fx.patterns import Pattern, pattern
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -157,6 +158,34 @@ def switched_off(m: Any, x: fx.Proxy) -> fx.Proxy:
     return torch.relu(F.dropout(x * 2, 0.5, False))
 
 
+@refused("a module that draws is a member", graph(..., SHAPE, training=True, drop=nn.Dropout), "mul", "drop")
+def module_draws(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.drop(x * 2)
+
+
+@refused("a relu in place is a member", graph(..., SHAPE), "mul", "relu")
+def in_place(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return F.relu(x * 2, inplace=True)
+
+
+@refused("two members draw", graph(..., SHAPE), "dropout", "mul", "dropout_1")
+def both_draw(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return F.dropout(F.dropout(x, 0.5, True) * 2, 0.5, True)
+
+
+@allowed("a member that FuseOps never fuses", graph(..., SHAPE), "exp", "cumsum", "neg")
+def sums_up(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.neg(torch.cumsum(torch.exp(x), 1))
+
+
+@allowed("two writes into different memory", graph(..., SHAPE), "exp", "neg")
+def two_memories(m: Any, x: fx.Proxy) -> tuple:
+    a, b = torch.exp(x), torch.tanh(x)
+    a.add_(1)
+    b.add_(1)
+    return torch.neg(b), a
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
@@ -183,6 +212,11 @@ def hidden(seed: int) -> list[Case]:
         switched_off,
         *generated(rng, 6, 6, mutation=False),
         *generated(rng, 4, 3, mutation=True),
+        module_draws,
+        in_place,
+        both_draw,
+        sums_up,
+        two_memories,
     ]
 
 
@@ -293,6 +327,39 @@ memory_unseen = edited("did", "forgets memory: a write between two members chang
 effects_unseen = edited("did", "forgets effects: a dropout may be a member")(
     ("node in inside and effects(node)", "False")
 )
+effects_of_functions = edited(
+    "did", "asks functions and methods for effects: a dropout that is a module may be a member"
+)(("node in inside and effects(node)", 'node in inside and node.op != "call_module" and effects(node)'))
+writes_by_name = edited("did", "knows writes by an underscore at the end of the name: `inplace=True` is not seen")(
+    (
+        "node in inside and effects(node)",
+        'node in inside and (effects(node) - {"writes"} or str(node.target).endswith("_"))',
+    )
+)
+
+
+@wrong("did", "names all members that have effects, not one")
+def all_effects(gm, group):
+    return [n.name for n in _members(gm, group) if effects(n)] or breadth_first(gm, group)
+
+
+@wrong("spared", "takes the pattern OPAQUE for an effect: a cumulative sum may not be a member")
+def opaque_is_effect(gm, group):
+    opaque = [n.name for n in _members(gm, group) if pattern(n) is Pattern.OPAQUE]
+    return opaque[:1] or breadth_first(gm, group)
+
+
+@wrong("spared", "keeps each read of memory that is written behind the last write, into whatever memory it goes")
+def one_memory(gm, group):
+    after, changed, last = _readers(gm), written(gm.graph), None
+    for n in gm.graph.nodes:
+        if last is not None and changed.intersection(n.all_input_nodes) and n.op != "output":
+            after[last].append(n)
+        if writes(n):
+            last = n
+    return _effect(gm, group) or _search(gm, group, after)
+
+
 effects_anywhere = edited("spared", "an effect anywhere in the graph is in the way")(
     ("node in inside and effects(node)", 'effects(node) - {"signature"}')
 )
