@@ -240,6 +240,51 @@ def returned(m: Any, x: fx.Proxy) -> tuple:
     return y, torch.exp(y + 1).mean(1), y
 
 
+@groups_case("as many elements, and one dimension more", graph(..., IMAGE, w=(4, 4, 3, 3), deep=(1, 1, 1, 1, 1)))
+def one_dimension_more(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.relu(conv(m, x)) + m.deep
+
+
+@groups_case("a convolution after a transpose that has joined", graph(..., IMAGE, w=(4, 4, 3, 3)))
+def turned_first(m: Any, x: fx.Proxy) -> fx.Proxy:  # the choice stays of kind 1, although a transpose is in its group
+    e = torch.exp(x)
+    return torch.where(e > 2.0, e.transpose(2, 3), conv(m, x))
+
+
+@groups_case("between transposes", graph(..., IMAGE))
+def turned_twice(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = x.transpose(2, 3)
+    return a + a.transpose(2, 3)
+
+
+@groups_case("a convolution past the group of another", graph(..., IMAGE, **KERNELS))
+def past_a_convolution(m: Any, x: fx.Proxy) -> fx.Proxy:  # the sum is in the first convolution's group by then
+    first, second = conv(m, x), F.conv2d(x, m.v, None, 1, 1)
+    return (first + second) * second
+
+
+@groups_case("sums in a list", graph(..., IMAGE))
+def sums_in_a_list(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x.sum(1, keepdim=True), torch.exp(x)], 1)
+
+
+@groups_case("past a sum into a list", graph(..., IMAGE))
+def past_a_sum(m: Any, x: fx.Proxy) -> fx.Proxy:
+    e = torch.exp(x)
+    return torch.cat([e, e.sum(1, keepdim=True)], 1)
+
+
+@groups_case("past a pooling into a list", graph(..., IMAGE))
+def past_a_pooling(m: Any, x: fx.Proxy) -> fx.Proxy:
+    e = torch.exp(x)
+    return torch.cat([e, F.max_pool2d(e, 3, 1, 1)], 1)
+
+
+@groups_case("the list just fits", graph(..., (2, 3), (2, 3)))
+def just_into_cat(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.cat([chain(x, 254), y], 1)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -288,6 +333,14 @@ def hidden(seed: int) -> list[Case]:
         returned,
         groups_case("layers", graph(layers, (6, 8), **BLOCK)),
         groups_case("two blocks", graph(lambda m, x: block(m, block(m, x)), (6, 8), **BLOCK)),
+        one_dimension_more,
+        turned_first,
+        turned_twice,
+        past_a_convolution,
+        sums_in_a_list,
+        past_a_sum,
+        past_a_pooling,
+        just_into_cat,
     ]
 
 
@@ -450,6 +503,35 @@ after_reductions = edited("spared", "a reduction fuses with the element-wise ope
 shapes_unseen = edited(
     "did", "a broadcasting operation stays broadcasting, even if the operand has the shape of the result"
 )(("Pattern.ELEMWISE if ... else own[reader]", "own[reader]"))
+elements_counted = edited(
+    "spared", "compares numbers of elements: an operand with a dimension less has none to repeat"
+)(("shape(n) == shape(reader)", "shape(n) and shape(reader) and shape(n).numel() == shape(reader).numel()"))
+kinds_grow = edited("did", "gives a group the largest kind in it, so a transpose that joins a sum keeps products out")(
+    ("kind[m] if ... else kind[target]", "max(kind[m], kind[target])")
+)
+lists_of_three = edited("did", "counts a cat as three: the cat, its list and what it gives")(
+    ("1 + is_cat[n]", "1 + 2 * is_cat[n]")
+)
+sums_into_lists = edited("spared", "lets every node join a cat, also a sum")(
+    ("max(kind[n], inside, end) <= Pattern.INJECTIVE", "max(inside, end) <= Pattern.INJECTIVE")
+)
+past_everything = edited("spared", "joins a cat past whatever is between, also past a sum or a pooling")(
+    ("max(kind[n], inside, end) <= Pattern.INJECTIVE", "max(kind[n], end) <= Pattern.INJECTIVE")
+)
+convolutions_past_all = edited(
+    "spared", "asks of the nodes between for their edges alone: one is in the group of another convolution"
+)(
+    (
+        "path == Pattern.ELEMWISE and max(inside, end) <= Pattern.BROADCAST",
+        "path == Pattern.ELEMWISE and end <= Pattern.BROADCAST",
+    )
+)
+one_transpose = edited("did", "joins a transpose only past element-wise operations, not past another transpose")(
+    (
+        "kind[n] == Pattern.INJECTIVE and phase == 2 and max(inside, end) <= Pattern.INJECTIVE",
+        "kind[n] == Pattern.INJECTIVE and phase == 2 and inside <= Pattern.BROADCAST and end <= 2",
+    )
+)
 shapes_behind_convolutions = edited("spared", "lets a convolution take a transpose or a reshape with it")(
     (
         "path == Pattern.ELEMWISE and max(inside, end) <= Pattern.BROADCAST",
