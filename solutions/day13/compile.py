@@ -296,20 +296,20 @@ def into_kernels(gm: fx.GraphModule) -> fx.GraphModule:
     """Combine element-wise operations into as few kernels as possible.
 
     In:  a graph from Dynamo. Sizes that vary are inputs of type torch.SymInt; an input
-         may be written in place (`x.add_(1)`); a result may be an input, or a view of
+         may be written in place (`x.add_(1)`); a result may be an input, a view of
          one, or of another result. Two inputs may be the same tensor.
     Out: the graph, with kernels. It takes, returns and writes the same; what shared
          memory shares it, and nothing else does.
     A kernel: only nodes that are `elementwise`. Every value but that of the last is
          read in the kernel, by one node or by several, and nowhere else; returning a
-         value is reading it, and so is writing into it. A kernel of one node may be
-         left as it is.
-    When: all of a kernel runs in the place of its last node. So a node that reads
+         value is reading it, and so is writing into it. A single node may be left
+         as it is.
+    When: all of a kernel runs in the place of its last node. A node that reads
          memory which the program writes (`written(gm.graph)` is the set of the nodes
          with such memory) may not get behind a write: a node with "writes" among its
          `effects`.
     As few as possible: no two kernels, or a kernel and an operation, could be one.
-         Nothing is computed twice.
+         Nothing is computed twice or left out.
     Not to be called: passlab.exercises.day13.backend.groups.
 
     Example:  a = x * 2;  x.add_(1);  b = a + x;  return relu(b)     becomes
@@ -591,7 +591,8 @@ def one_graph(steps: list[If | While]) -> fx.GraphModule:
          shapes stay. `safe` has a number for each tensor of the state: if all its
          elements are that number, yes, no and body are finite, and their gradients.
     Out: a graph with the tensors of the first state as inputs, under their names. It
-         returns the last state, a tuple. There are no modules in it, and no `cond`.
+         returns the last state, a tuple. It calls operations of torch and Python, no
+         modules, and no `cond`.
     Equal: for every state, also where a branch that is not taken gives NaN or inf, or
          raises an error, as an index out of range does; with `safe` it raises none.
     Gradients, too: are those of the branches that are taken. What is not taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from typing import Any
 
@@ -102,6 +103,26 @@ def hidden(seed: int) -> list[Case]:
             gathered,
             *([[x, 2.0, base], [-3.0, 1.0, 0.5]] for x in (0.5, 4.0)),
         ),
+        case("a tensor under a keyword", under_keywords, [[base], [1.0]], [[-base], [1.0]]),
+        case(
+            "a safe number of the first tensor",
+            lambda: indexed_first(4),
+            *([[float(n)], [0.5, base, -2.0]] for n in (4, 5, 7, 8)),
+        ),
+        case(
+            "safe numbers of two steps",
+            lambda: [*indexed(20, 0.25), *indexed(4)],
+            *([[0.5, base, -2.0], [float(n)]] for n in (5, 5.25)),
+        ),
+        case(
+            "a loop of many turns",
+            lambda: [step("x", lambda x: x.sum() < 11.5, lambda x: (x + 1,), 12, safe=[0.0])],
+            [[0.25]],
+            [[base]],
+        ),
+        case("a loop that begins at infinity", inverted, [[math.inf, 2.0]], [[base, 0.5]]),
+        case("a tensor that nothing reads", unread, [[base], [1.0]], [[-base], [1.0]]),
+        case("a branch that is taken and gives infinity", divided, [[base, 0.0]], [[-1.0, 0.5]]),
     ]
 
 
@@ -195,6 +216,41 @@ def gathered() -> list[Step]:
             safe=[0.0, 0.0],
         )
     ]
+
+
+def under_keywords() -> list[Step]:
+    """Return a step with a tensor of the state under a keyword."""
+    return [
+        step("xy", positive_first, lambda x, y: (torch.clamp(x, max=y), x), lambda x, y: (y, x - y), safe=[0.0, 0.0])
+    ]
+
+
+def indexed_first(first: int) -> list[Step]:
+    """Return the step of `indexed` with the tensors in the other order, and so the safe numbers."""
+    return [
+        step(
+            "nx",
+            lambda n, x: n.sum() < first + 1.5,
+            lambda n, x: (n, _at(x, n, first)),
+            lambda n, x: (n, _at(x, n, first + 2)),
+            safe=[first + 2.0, -7.0],
+        )
+    ]
+
+
+def unread() -> list[Step]:
+    """Return a step that replaces a tensor without a look at it."""
+    return [step("xy", positive_first, lambda x, y: (x * 2, x), lambda x, y: (-x, x + 1), safe=[0.0, 0.0])]
+
+
+def inverted() -> list[Step]:
+    """Return a loop whose first turn may take infinity to 0."""
+    return [step("x", lambda x: x.amax() > 1, lambda x: (1 / x,), 1, safe=[1.0])]
+
+
+def divided() -> list[Step]:
+    """Return a step whose first branch may divide by 0 although it is taken."""
+    return [step("x", positive_first, lambda x: (1 / x,), lambda x: (-x,), safe=[1.0])]
 
 
 def mixed() -> list[Step]:
@@ -332,6 +388,41 @@ outer_operands = edited("same", "does not look for operands in lists when it cop
         ),
     )
 )
+keyword_numbers = edited("same", "keeps only numbers under keywords when it copies the graph")(
+    (
+        COPY,
+        ONE_BY_ONE.format(
+            args="fx.node.map_arg(node.args, env.__getitem__)",
+            kwargs="{k: x for k, x in node.kwargs.items() if not isinstance(x, fx.Node)}",
+        ),
+    )
+)
+last_for_all = edited("same", SAFE.format("takes the last safe number for all tensors"))(
+    ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, choose(p, state, step.safe[-1:] * len(state)))")
+)
+first_step_safe = edited("same", SAFE.format("takes the safe numbers of the first step for all"))(
+    ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, choose(p, state, steps[0].safe))"),
+    ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, choose(p, steps[0].safe, state))"),
+    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, choose(p, state, steps[0].safe))"),
+)
+fewer_inputs = edited("valid", "takes out of the graph what is not used, inputs, too")(
+    (
+        "return fx.GraphModule({}, graph)",
+        "for node in reversed(graph.nodes):\n"
+        "    if not node.users and node.op != 'output':\n"
+        "        graph.erase_node(node)\n"
+        "return fx.GraphModule({}, graph)",
+    )
+)
+few_turns = edited("same", "unrolls no loop more than ten times")(("range(step.most)", "range(min(step.most, 10))"))
+finite_only = edited("same", "takes the other value where that of the branch that is taken is not finite")(
+    (
+        "state = choose(p, yes, no)",
+        "finite = [graph.call_function(torch.isfinite, (a,)) for a in yes]\n"
+        "both = [graph.call_function(torch.logical_and, (p, f)) for f in finite]\n"
+        "state = [choose(q, [a], [b])[0] for q, a, b in zip(both, yes, no, strict=True)]",
+    )
+)
 a_turn_less = edited("same", "lets a loop turn once less")(("range(step.most)", "range(step.most - 1)"))
 exchanged = edited("same", "exchanges the branches")(("state = choose(p, yes, no)", "state = choose(p, no, yes)"))
 a_list = edited("valid", "returns the last state as a list")(("tuple(state)", "state"))
@@ -371,6 +462,42 @@ def by_masks(steps):
             else:
                 state = choose(p, node.body(*choose(p, state, node.safe)), state)
     return _done(graph, state)
+
+
+@wrong("same", "multiplies by the predicate behind the turns of a loop: 0 times inf is NaN")
+def masked_turns(steps):
+    graph, state = _state(steps)
+
+    def choose(p, yes, no):
+        return [torch.where(p, a, b) for a, b in zip(yes, no, strict=True)]
+
+    for node in steps:
+        for _ in range(getattr(node, "most", 1)):
+            p = node.predicate(*state)
+            if isinstance(node, If):
+                state = choose(p, node.yes(*choose(p, state, node.safe)), node.no(*choose(p, node.safe, state)))
+            else:
+                turn = node.body(*choose(p, state, node.safe))
+                state = [a * p.double() + b * (1 - p.double()) for a, b in zip(turn, state, strict=True)]
+    return _done(graph, state)
+
+
+@wrong("valid", "puts the control flow into a function of Python, and calls that")
+def hidden_flow(steps):
+    graph, state = _state(steps)
+
+    def run(*state):
+        for node in steps:
+            for _ in range(getattr(node, "most", 1)):
+                if node.predicate(*state):
+                    state = (node.yes if isinstance(node, If) else node.body)(*state)
+                elif isinstance(node, If):
+                    state = node.no(*state)
+        return state
+
+    call = graph.call_function(run, tuple(x.node for x in state))
+    graph.output(tuple(graph.call_function(operator.getitem, (call, at)) for at in range(len(state))))
+    return fx.GraphModule({}, graph)
 
 
 @wrong("cost", "follows every path to its end, and chooses there")

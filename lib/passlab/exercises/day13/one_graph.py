@@ -123,6 +123,15 @@ def _inputs(steps: Sequence[Step]) -> list[str]:
     return [str(node.target) for node in steps[0].predicate.graph.find_nodes(op="placeholder")]
 
 
+def _of_torch(function: Any) -> bool:
+    """Return whether a function is an operation of torch or of Python, and does not run graphs that it is given."""
+    home = (getattr(function, "__module__", None) or "torch").split(".")
+    return home[0] in ("torch", "_operator", "builtins", "math") and home[:2] not in (
+        ["torch", "_higher_order_ops"],
+        ["torch", "fx"],
+    )
+
+
 def _why_not_one_graph(steps: Sequence[Step], value: Any) -> str:
     if reason := why_not_valid(None, value):
         return reason.replace("The pass returned", "The answer returned")
@@ -132,6 +141,11 @@ def _why_not_one_graph(steps: Sequence[Step], value: Any) -> str:
     for node in value.graph.nodes:
         if node.op in ("call_module", "get_attr"):
             return f"Node {node.name} refers to a part of the module. Put all operations into the one graph."
+        if node.op == "call_function" and not _of_torch(node.target):
+            return (
+                f"Node {node.name} calls a function that is neither torch's nor one of Python's operators. "
+                "Write its operations as nodes of the graph."
+            )
     (output,) = value.graph.find_nodes(op="output")
     results = output.args[0]
     if not isinstance(results, tuple) or len(results) != len(names):
