@@ -76,6 +76,7 @@ def hidden(seed: int) -> list[Case]:
         case("readers that meet again", meeting, "s0", "x", "y"),
         case("a value in the middle is returned", in_the_middle, "s0", "x"),
         case("a value is read, and then written", read_and_written, "s0", "x"),
+        case("random numbers between", random_between, "s0", "x", "y"),
     ]
 
 
@@ -185,6 +186,13 @@ def read_and_written(s0: Any, x: Any) -> tuple:
     b = a.tanh()
     a.add_(1)
     return (b.neg() + 1,)
+
+
+def random_between(s0: Any, x: Any, y: Any) -> tuple:
+    a = x * 2
+    b = (a + torch.rand_like(y)).neg()
+    x.add_(1)
+    return (b,)
 
 
 def long(s0: Any, x: Any) -> tuple:
@@ -297,6 +305,9 @@ to_the_reader = edited(
 )(("place[node] < at < place[last]", "place[node] < at < min(place[user] for user in node.users)"))
 any_write_ends = edited("did", "ends a kernel at every write, also where nothing is read across it")(
     ("not (reads and between)", "not between")
+)
+draws_end = edited("did", "takes what draws random numbers for a write")(
+    ("'writes' in effects(node)", "effects(node) & {'writes', 'draws'}")
 )
 no_written_memory = edited(
     "did", "leaves out everything that reads memory which the program writes, wherever the writes are"
