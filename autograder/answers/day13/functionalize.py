@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import torch
 from torch import fx
 from torch.fx.node import map_arg
 
@@ -79,6 +80,13 @@ def hidden(seed: int) -> list[Case]:
         case("one value three times", thrice, "x"),
         case("an exchange, the other way round", exchange_back, "x", "y"),
         case("a loop of a thousand writes", loop, "x", about=("valid",)),
+        case("float64 is added", lambda x, y: (x.add_(y),), "x", "y", double=("y",)),
+        case("float64 is taken away", lambda x, y: (x.sub_(y),), "x", "y", double=("y",)),
+        case("a row is multiplied by float64", row_in_float64, "x", "row", double=("row",)),
+        case("a value of the graph's own is multiplied by float64", own_in_float64, "x", "y", double=("y",)),
+        case("integers of two sizes", integers, "x", "y", integers={"x": torch.int32, "y": torch.int64}),
+        case("every second row is written", second_rows, "x"),
+        case("a dimension more behind the others", column, "x"),
     ]
 
 
@@ -88,6 +96,33 @@ def forms(x: Tensor, y: Tensor, row: Tensor) -> tuple:
     y.add_(row)
     x.transpose(0, 1).slice(0, 0, 2).sub_(2)
     return x.relu(), y
+
+
+def row_in_float64(x: Tensor, row: Tensor) -> tuple:
+    x.select(0, 1).mul_(row)
+    return (x.relu(),)
+
+
+def own_in_float64(x: Tensor, y: Tensor) -> tuple:
+    a = x.relu()
+    a.mul_(y)
+    return (a,)
+
+
+def integers(x: Tensor, y: Tensor) -> tuple:
+    x.add_(y)
+    return (x.neg(),)
+
+
+def second_rows(x: Tensor) -> tuple:
+    rows = x.slice(0, 0, 3, 2)
+    rows.mul_(3)
+    return (x.neg(),)
+
+
+def column(x: Tensor) -> tuple:
+    x.unsqueeze(2).mul_(3)
+    return (x.neg(),)
 
 
 def cousins(x: Tensor) -> tuple:
@@ -330,6 +365,32 @@ copied_as_it_is = edited("same", "takes what is copied for the new value, in its
 )
 any_form = edited("same", "gives a new value the shape and the dtype that it happens to have")(
     ("graph.call_function(aten.copy.default, (into, value))", "value")
+)
+FIT = "graph.call_function(aten.copy.default, (into, value))"
+FORGETS = "gives a new value the dtype that it happens to have, {}"
+form_of_products = edited("same", FORGETS.format("but for products and copies"))(
+    (FIT, f"{FIT} if node.target in (aten.mul_.Tensor, aten.copy_.default) else value")
+)
+form_of_inputs = edited("same", FORGETS.format("but in an input as a whole"))(
+    (FIT, f"{FIT} if node.args[0].op == 'placeholder' or node.target is aten.copy_.default else value")
+)
+form_of_floats = edited("same", FORGETS.format("but for floats"))(
+    (FIT, f"{FIT} if node.meta['tensor_meta'].dtype.is_floating_point else value")
+)
+FIRST = "value = put_back(graph, node, read(seen[node]), value)"
+whole_slices = edited("same", "puts a part back as if no slice left elements out")(
+    (
+        FIRST,
+        "value = put_back(graph, node, read(seen[node]), value) if node.target is not aten.slice.Tensor else "
+        "graph.call_function(aten.slice_scatter.default, (read(seen[node]), value, *node.args[1:4]))",
+    )
+)
+first_dimension = edited("same", "takes a dimension that was added for the first")(
+    (
+        FIRST,
+        "value = put_back(graph, node, read(seen[node]), value) if node.target is not aten.unsqueeze.default else "
+        "graph.call_function(aten.select.int, (value, 0, 0))",
+    )
 )
 source_itself = edited(
     "same", "takes what is copied for the new value: the epilogue has written into it by the time it is read"

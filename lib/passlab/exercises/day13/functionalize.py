@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -44,14 +45,22 @@ def call(name: str, *operands: Any, **options: Any) -> Tensor:
     return Tensor(operands[0].node.graph.call_function(target, args, options))
 
 
-def program(body: Callable, *inputs: str, double: Sequence[str] = (), seed: int = 0) -> fx.GraphModule:
+def program(
+    body: Callable,
+    *inputs: str,
+    double: Sequence[str] = (),
+    integers: Mapping[str, torch.dtype] = MappingProxyType({}),
+    seed: int = 0,
+) -> fx.GraphModule:
     """Return the graph of a function of `Tensor`s, with shapes on its nodes. double: inputs in float64."""
     graph, draw = fx.Graph(), torch.Generator().manual_seed(seed)
     results = body(*(Tensor(graph.placeholder(name)) for name in inputs))
     graph.output(tuple(x.node for x in results))
     gm = fx.GraphModule({}, graph)
-    examples = [torch.randn(SHAPES[name], generator=draw) for name in inputs]
-    gm.meta["inputs"] = tuple(x.double() if name in double else x for name, x in zip(inputs, examples, strict=True))
+    examples = {name: torch.randn(SHAPES[name], generator=draw) for name in inputs}
+    examples |= {name: examples[name].double() for name in double}
+    examples |= {name: (examples[name] * 10).to(dtype) for name, dtype in integers.items()}
+    gm.meta["inputs"] = tuple(examples.values())
     with torch.no_grad():
         ShapeProp(gm).propagate(*(x.clone() for x in gm.meta["inputs"]))
     return gm
