@@ -152,6 +152,11 @@ def hidden(seed: int) -> list[Case]:
         case("a condition on arithmetic of sizes", _function("y = x + 1", "n = y.numel()", "m = n - 3", "b = m > 0", "if b:", "    print(k)", "d = x.dim()", "c = d > 1", "if c:", "    graph_break()", "y = y * 2", "return y"), 2, {6: True, 10: True}),  # noqa: E501
         case("a side that stops in a loop", _function("print(k)", "y = x + 1", "graph_break()", "z = y * 2", "for i in range(k):", "    b = i > 0", "    if b:", "        z = closed(z)", "    z = z + 1", "print(k)", "return z"), 2),  # noqa: E501
         case("a loop in a loop", _function("y = x + 1", "print(k)", "for i in range(2):", "    for j in range(2):", "        y = y + j", "        print(j)", "return y")),  # noqa: E501
+        case("k is less", _function("y = x + 1", "b = k < 3", "if b:", "    print(k)", "y = y + 1", "return y"), 2),
+        case("whether k is 0", _function("y = x + 1", "b = bool(k)", "if b:", "    print(k)", "y = y + 1", "return y"), 2),  # noqa: E501
+        case("k as a float", _function("y = x + 1", "f = float(k)", "b = f > 1", "if b:", "    print(k)", "y = y + 1", "return y"), 2),  # noqa: E501
+        case("a known number less one of a tensor", _function("s = x.sum()", "n = s.item()", "m = k - n", "b = m < 0", "if b:", "    y = x + 1", "    print(k)", "y = x * 2", "return y"), 2, {6: True}),  # noqa: E501
+        case("a number of a tensor decides in a loop", _function("s = x.sum()", "n = s.item()", "b = n > 0", "y = x + 1", "for i in range(k):", "    if b:", "        y = y * 2", "print(k)", "y = y + 1", "return y"), 2, {7: True}),  # noqa: E501
         *(_drawn(rng, f"drawn, {number}") for number in range(4)),
         *(_drawn(rng, f"drawn, with a loop, {number}", False) for number in range(2)),
         *(_drawn(rng, f"drawn, with a loop that may stop, {number}", True) for number in range(4)),
@@ -231,6 +236,16 @@ zero_is_true = edited("spared", "takes a condition on the number 0 for a true on
 )
 numbers_counted = edited("same", "counts arithmetic on numbers that are not known")(
     ("None in operands", "None in operands and (operations := operations + 1)")
+)
+signs_alone = edited("did", "computes with known numbers by +, -, *, > and int, not by <, float and bool")(
+    ("None in operands", "None in operands or line.op in ('<', 'float', 'bool')"),
+    ("taken[line.line]", "taken.get(line.line, False)"),
+)
+first_known = edited("valid", "takes arithmetic for known if its first number is")(
+    ("None in operands", "None in operands[:1]")
+)
+numbers_stop_loops = edited("did", "stops in a loop at an `if` on a number that is not known")(
+    ("if reason and looped: ...", "if (reason or line.op == 'if' and None in operands) and looped: return False")
 )
 inner_loops_break = edited("spared", "finds breaks in a loop inside another")(
     ("walk(line.body, True)", "walk(line.body, not looped)")
