@@ -65,6 +65,7 @@ def hidden(seed: int) -> list[Case]:
         case("eight versions", ["x", "flag"], [call(x=tensor(3), flag=flag) for flag in LETTERS] + [call(x=tensor(3), flag="c"), call(x=tensor(4), flag="c")]),  # noqa: E501
         case("seven versions, and one more", ["x", "flag"], [call(x=tensor(3), flag=flag) for flag in LETTERS[:7]] + sizes((4,), (5,), flag="a") + sizes((5,), flag="b")),  # noqa: E501
         case("what is not read varies", ["y"], [call(x=tensor(a), y=tensor(b), k=k, flag=k > 3) for a, b, k in ((3, 3, 1), (4, 3, 2), (5, 4, 3), (1, 5, 4))]),  # noqa: E501
+        case("eight versions with and without gradients", ["x", "flag"], [call(on, x=tensor(3), flag=flag) for on in (True, False) for flag in LETTERS[:5]]),  # noqa: E501
         *(_drawn(rng, f"drawn, {number}") for number in range(10)),
     ]  # fmt: skip
 
@@ -159,6 +160,9 @@ def once(reads, calls):
     return [1] + [0] * (len(calls) - 1)
 
 
+eight_of_each_mode = edited("spared", "keeps eight versions with gradients, and eight without")(
+    ("len(versions) < 8", "sum(old[0] is gradients for old, _ in versions) < 8")
+)
 one_is_a_symbol = edited("did", "makes symbols of the sizes 0 and 1, too")(("number > 1 or len(place) == 1", "True"))
 numbers_like_sizes = edited("spared", "treats the numbers 0 and 1 as the sizes 0 and 1")(
     ("number > 1 or len(place) == 1", "number > 1")
