@@ -25,6 +25,7 @@ def hidden(seed: int) -> list[Case]:
         schedule_case(prime, 1, rng.randrange(2, 40)),
         schedule_case(1, prime, 1),
         schedule_case(1, 1, 1),
+        schedule_case(5, 384, 6),
     ]
 
 
@@ -121,6 +122,9 @@ whole_tiles = edited("same", "whole tiles only: the columns that are left over k
 )
 whole_rows = edited("cost", "makes one vector of a whole row where it has no whole tiles")(
     ("j, [None, 32]", "j, [None, 32 if m % 32 == 0 else m]")
+)
+as_long_as_divides = edited("cost", "the longest vector that divides a row: 128 numbers, even")(
+    ("j, [None, 32]", "j, [None, 128 if m % 128 == 0 else 32]")
 )
 a_loop_that_turns = edited("valid", "takes for granted that some loop has more than one turn")(
     ("schedule.split(j, [None, 32])", "schedule.split(j, [None, min(32, *(x for x in (n, m, k) if x > 1))])"),
