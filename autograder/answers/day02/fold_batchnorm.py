@@ -175,6 +175,12 @@ def _one_and_three() -> fx.GraphModule:
     return program(body, torch.randn(2, 3, 3, 3), **parts)
 
 
+def _uneven() -> fx.GraphModule:
+    """Return a convolution that steps, pads and spreads otherwise down an image than across."""
+    conv = nn.Conv2d(3, 4, (2, 3), stride=(1, 2), padding=(0, 2), dilation=(2, 1))
+    return program(lambda m, x: m.bn(m.conv(x)), torch.randn(2, 3, 7, 8), conv=conv, bn=batch_norm(4))
+
+
 def hidden(seed: int) -> list[Case]:
     """Return random nets, models of the zoo, traps."""
     nets = [net_case(f"random net {i}", f"{seed}/{i}", _conv_bn_layer, conv_bn_pairs, 3 + 3 * i) for i in range(3)]
@@ -217,6 +223,7 @@ def hidden(seed: int) -> list[Case]:
             Rewrite(why="up is a transposed convolution, linear is not a convolution, and norm is an InstanceNorm2d"),
             *KEPT,
         ),
+        rewrite_case("another stride down than across", _uneven, Rewrite(("conv → bn",))),
     ]
     zoo = [zoo_case(name, conv_bn_pairs) for name in ("convnet", "residual")]
     eps = random.Random(seed).choice((1e-3, 0.05, 0.3))
@@ -413,6 +420,12 @@ def also_before(gm):
 
 WEIGHT = "new.weight = nn.Parameter(conv.weight * scale.reshape(-1, 1, 1, 1))"
 
+square = edited("same", "takes the first number of stride and dilation for both directions")(
+    (
+        "new = copy.deepcopy(conv)",
+        "new = copy.deepcopy(conv)\nnew.stride, new.dilation = conv.stride[:1] * 2, conv.dilation[:1] * 2",
+    )
+)
 bias_not_scaled = edited("same", "forgets to scale the convolution's own bias", core=True)(
     ("(0 if conv.bias is None else conv.bias) - bn.running_mean", "-bn.running_mean"),
     ("shift * scale", "shift * scale + (0 if conv.bias is None else conv.bias)"),
