@@ -177,6 +177,10 @@ def hidden(seed: int) -> list[Case]:
             lambda x: x + 0, lambda x: x - (x == 2**40).long(), big,
             "Integers must be equal; 2**40 and 2**40 - 1 are close in float32 only.",
         ),
+        "numbers of the size 1e-10": (
+            lambda x: x * 1e-10, lambda x: x * 1.01e-10, normal(4, 4),
+            "The outputs are about 1e-10 and differ by one percent: rounding is less, the smaller the numbers.",
+        ),
     }  # fmt: skip
     agree = {
         "infinity on both sides": (
@@ -210,6 +214,14 @@ def hidden(seed: int) -> list[Case]:
         "an example that is overwritten": (
             lambda x: (x.mul_(2), x.sum())[1], lambda x: (x.mul_(2), x.sum())[1] * 1.0, normal(6),
             "Both double their input in place.",
+        ),
+        "sums close to zero": (
+            lambda x: x.sin() + 0.7 - 0.3, lambda x: x.sin() + (0.7 - 0.3), normal(64, 64),
+            "One rounds 0.7 + sin(x) first, so where the sum is near 0, it is off by the rounding of 0.7.",
+        ),
+        "one and the float after it": (
+            torch.ones_like, lambda x: torch.ones_like(x) + 2**-23, normal(3, 4),
+            "They differ by one rounding, 2**-23: that is the difference, though they are the same.", (2**-23, 2**-46),
         ),
     }  # fmt: skip
     cases = [
@@ -416,6 +428,15 @@ nan_is_small = edited("did", "asks whether the error is larger than the toleranc
     ("largest <= allowed", "not largest > allowed"),
 )
 one_tolerance = edited("did", "one tolerance, 1e-5, for every dtype and every size of numbers")((ALLOWED, "1e-5"))
+one_is_the_least = edited("did", "allows small numbers the rounding of 1: a relative tolerance with a floor")(
+    (ALLOWED, "32 * eps * max(1.0, a[~special].abs().max().item())")
+)
+each_by_itself = edited(
+    "spared", "allows each element the rounding of its own size: where terms cancel, it is too little"
+)((ALLOWED, "math.inf if bool((gap <= 32 * eps * a[~special].abs()).all()) else -1.0"))
+no_figures_when_same = edited("spared", "gives 0 as the differences of what it calls the same")(
+    ("return same, max_abs, mse", "return (True, 0.0, 0.0) if same else (same, max_abs, mse)")
+)
 equal_bits = edited("spared", "expects equal bits: calls every regrouped sum wrong", core=True)((ALLOWED, "0.0"))
 nan_differs = edited("spared", "NaN is not equal to itself: calls two programs different that both give NaN")(
     ("...(a[special], b[special], equal_nan=True)", "...(a[special], b[special], equal_nan=False)")
