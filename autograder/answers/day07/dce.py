@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from autograder.answers.day07._recipes import apply, generated, recipe, with_helper
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day07.dce import EFFECT, UNREAD
+from passlab.exercises.day07.dce import EFFECT, UNREAD, all_read
 from passlab.judge import Case
 from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
-from passlab.relay.cases import case, field, least, let, lets, most, number, program, tuple_of
+from passlab.relay.cases import case, field, least, let, most, number, program, tuple_of
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -75,7 +75,7 @@ def tuples(x: relay.Var, y: relay.Var) -> relay.Expr:
 @case(
     "fields of what is not a tuple",
     program(..., (2, 4)),
-    did=[most("tanh", 0, UNREAD), lets(1, UNREAD)],
+    did=[most("tanh", 0, UNREAD), all_read(UNREAD)],
     spared=[least("split", 1, "A call gives this tuple: one of its fields is read.")],
 )
 def split(x: relay.Var) -> relay.Expr:
@@ -114,7 +114,7 @@ def closure(x: relay.Var) -> relay.Expr:
     "inside a closure",
     program(..., (2, 4)),
     run=False,
-    did=[most("tanh", 0, UNREAD), most("sigmoid", 0, NOT_TAKEN), lets(1, UNREAD)],
+    did=[most("tanh", 0, UNREAD), most("sigmoid", 0, NOT_TAKEN), all_read(UNREAD)],
     spared=list(BOTH),
 )
 def in_closure(x: relay.Var) -> relay.Expr:
@@ -155,6 +155,59 @@ def drawn_branch(x: relay.Var, flag: relay.Var) -> relay.Expr:
     return let(value, lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
 
 
+@prunes("a draw in the other branch", program(..., (2, 4), (1,)), DRAWS)
+def drawn_else(x: relay.Var, flag: relay.Var) -> relay.Expr:
+    value = relay.If(relay.min(flag) > number(0), x, relay.nn.dropout(x, 0.5))
+    return let(value, lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+
+@prunes("a draw in a condition", program(..., (2, 4), (1,)), DRAWS)
+def drawn_condition(x: relay.Var, flag: relay.Var) -> relay.Expr:
+    value = relay.If(relay.min(relay.nn.dropout(flag, 0.5)) > number(0), x, relay.exp(x))
+    return let(value, lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+
+@prunes("in the other branch", program(..., (2, 4), (1,)), *BOTH)
+def other_branch(x: relay.Var, flag: relay.Var) -> relay.Expr:
+    no = let(relay.tanh(x), lambda _: relay.nn.relu(x))
+    return relay.If(relay.min(flag) > number(0), let(relay.exp(x), lambda b: b), no)
+
+
+@prunes(
+    "an unused call of a function where it stands",
+    program(..., (2, 4)),
+    least("nn.dropout", 1, "The function is called where it stands, and draws."),
+)
+def drawn_literal(x: relay.Var) -> relay.Expr:
+    z = relay.var("z", shape=(2, 4))
+    value = relay.Function([z], relay.nn.dropout(z, 0.5))(x)
+    return let(value, lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+
+def _always_drawn(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+    inside: list[tvm.ir.Op] = []
+
+    def visit(e: relay.Expr) -> None:
+        if isinstance(e, relay.If):
+            for branch in (e.true_branch, e.false_branch):
+                relay.analysis.post_order_visit(branch, inside.append)
+
+    relay.analysis.post_order_visit(after["main"], visit)
+    return (
+        "The draw was moved into a branch: it is drawn before, whichever branch is taken."
+        if relay.op.get("nn.dropout") in inside
+        else None
+    )
+
+
+@prunes("a draw that one branch reads", program(..., (2, 4), (1,)), DRAWS, _always_drawn)
+def drawn_before(x: relay.Var, flag: relay.Var) -> relay.Expr:
+    def rest(drawn: relay.Var) -> relay.Expr:
+        return let(relay.tanh(x), lambda _: relay.If(relay.min(flag) > number(0), drawn, x))
+
+    return let(relay.nn.dropout(x, 0.5), rest)
+
+
 @prunes("a draw in the value of a let", program(..., (2, 4)), DRAWS)
 def drawn_let(x: relay.Var) -> relay.Expr:
     value = let(relay.nn.dropout(x, 0.5), lambda a: relay.exp(a))
@@ -184,13 +237,13 @@ def hidden(seed: int) -> list[Case]:
         return rest(x, length)
 
     return [
-        case("a long dead chain", program(long, (2, 4)), did=[lets(0, UNREAD), most("tanh", 0, UNREAD)]),
+        case("a long dead chain", program(long, (2, 4)), did=[all_read(UNREAD), most("tanh", 0, UNREAD)]),
         nested,
         tuples,
         split,
         branch,
         choice,
-        prunes("a call of a function that draws", with_helper(called, drawing), DRAWS, lets(1, UNREAD), _calls_helper),
+        prunes("a call of a function that draws", with_helper(called, drawing), DRAWS, all_read(UNREAD), _calls_helper),
         closure,
         in_closure,
         in_literal,
@@ -200,6 +253,11 @@ def hidden(seed: int) -> list[Case]:
         drawn_branch,
         drawn_let,
         second_name,
+        drawn_else,
+        drawn_condition,
+        other_branch,
+        drawn_literal,
+        drawn_before,
         *generated("dce", lambda: _with_names(rng), UNREAD, spared=[DRAWS]),
     ]
 
@@ -270,6 +328,14 @@ def _apply(module, prune):
 @right("looks for the variable among the expressions of the body")
 def by_search(mod):
     return _apply(mod, lambda f: _Prune().visit(f))
+
+
+@right("gives every value a name before it looks, if nothing is drawn; the names of those that are read stay")
+def with_names(mod):
+    def named(function):
+        return function if _anywhere(function.body) else relay.transform.ToANormalFormExpr(function)
+
+    return _apply(mod, lambda f: _Prune().visit(named(f)))
 
 
 @right("sees through tuples, then lets TVM's own pass remove unused values")
@@ -351,6 +417,78 @@ no_effects = edited("spared", "removes unused values, even draws")(("return any(
 pure_functions = edited("spared", "calls of functions are pure: what they do is in another function")(
     ("not isinstance(e.op, tvm.ir.Op) or ...", "isinstance(e.op, tvm.ir.Op) and ...")
 )
+
+
+class _Skips(relay.ExprVisitor):
+    """Looks for effects, but not in what `skips` names: functions that stand there, or a part of choices."""
+
+    def __init__(self, skips):
+        super().__init__()
+        self.skips, self.found = skips, False
+
+    def visit_call(self, call):
+        if not (isinstance(call.op, relay.Function) and self.skips == "functions"):
+            self.found |= not isinstance(call.op, tvm.ir.Op) or bool(call.op.get_attr("TOpIsStateful"))
+        super().visit_call(call)
+
+    def visit_function(self, function):
+        if self.skips != "functions":
+            super().visit_function(function)
+
+    def visit_if(self, choice):
+        for name in ("cond", "true_branch", "false_branch"):
+            if name != self.skips:
+                self.visit(getattr(choice, name))
+
+
+def _without(skips):
+    def effects(expr):
+        visitor = _Skips(skips)
+        visitor.visit(expr)
+        return visitor.found
+
+    return lambda mod: _apply(mod, lambda f: _Prune(effects=effects).visit(f))
+
+
+@wrong("spared", "looks for effects in the first branch of a choice only")
+def first_branch(mod):
+    return _without("false_branch")(mod)
+
+
+@wrong("spared", "looks for effects in the branches of a choice, not in its condition")
+def not_the_condition(mod):
+    return _without("cond")(mod)
+
+
+@wrong("spared", "only a callee with a name may do anything: a function that stands there may not")
+def literals_are_pure(mod):
+    def effects(expr):
+        visitor = _Skips("functions")
+        visitor.visit(expr)
+        return visitor.found
+
+    return _apply(mod, lambda f: _Prune(effects=effects).visit(f))
+
+
+@wrong("did", "looks for dead code in the first branch of a choice only")
+def prunes_one_branch(mod):
+    class Prune(_Prune):
+        def visit_if(self, choice):
+            return relay.If(self.visit(choice.cond), self.visit(choice.true_branch), choice.false_branch)
+
+    return _apply(mod, lambda f: Prune().visit(f))
+
+
+@wrong("spared", "puts a value that is read once where it is read, draws included")
+def puts_it_there(mod):
+    class Prune(_Prune):
+        def visit_let(self, let):
+            let = super().visit_let(let)
+            if isinstance(let, relay.Let) and let.var in _expressions(let.body):
+                return relay.bind(let.body, {let.var: let.value})
+            return let
+
+    return _apply(mod, lambda f: Prune().visit(f))
 
 
 @wrong("spared", "brings the program into graph form, where nothing is dead: draws without readers are gone with it")
