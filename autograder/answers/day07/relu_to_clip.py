@@ -324,6 +324,13 @@ composite = edited("did", "takes each function with a Composite for an instructi
         "else super().visit_function(function)",
     )
 )
+without_composite = edited("spared", "makes each inner function anew, without its attributes")(
+    (
+        "function if is_primitive(function) else ...",
+        "function if is_primitive(function) else super().visit_function(function) if function.attrs is None "
+        'or "Composite" not in function.attrs else relay.Function(function.params, self.visit(function.body))',
+    )
+)
 of_products = edited("did", "makes the same instruction of a dense product")(
     ('x.op == relay.op.get("nn.conv2d")', 'x.op in (relay.op.get("nn.conv2d"), relay.op.get("nn.dense"))')
 )

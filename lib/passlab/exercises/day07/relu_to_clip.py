@@ -75,7 +75,17 @@ def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str |
         return f"{calls(were[op], op)} became {are[op]}; replace only relu."
     if _kernels(before) - _kernels(after):
         return "A function that was Primitive in the given module has changed; what is inside belongs to it."
+    if lost := _composites(before) - _composites(after):
+        return f"A function has lost its attribute Composite={min(lost)!r}: make the new one with function.attrs."
     return attributes_kept(before, after)
+
+
+def _composites(module: tvm.IRModule) -> Counter[str]:
+    """Count the values of Composite among the functions in main."""
+    nodes: list[relay.Expr] = []
+    relay.analysis.post_order_visit(module["main"], nodes.append)
+    functions = [e for e in nodes if isinstance(e, relay.Function) and e.attrs]
+    return Counter(str(f.attrs["Composite"]) for f in functions if "Composite" in f.attrs)
 
 
 def _kernels(module: tvm.IRModule) -> Counter[int]:
