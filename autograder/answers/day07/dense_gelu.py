@@ -70,6 +70,11 @@ def sequence(x: relay.Var) -> relay.Expr:
     return turned_onnx(relay.nn.relu(weight(6, seed=8)) + dense_layer(x))
 
 
+@case("a single unit", program(..., (2, 4)), run=False, did=[expect_composites(2, MATCHES)])
+def one_unit(x: relay.Var) -> relay.Expr:
+    return tuple_of(from_torch(layer(x, 1, 1)), from_onnx(dense_layer(x, 2, 1) + weight(1, seed=9)))
+
+
 @spares("four digits", ..., (2, 4), why="0.7071 is not 0.70710678.")
 def digits(x: relay.Var) -> relay.Expr:
     return tuple_of(from_torch(layer(x), root=0.7071), from_onnx(layer(x, 1), root=1.4142))
@@ -223,6 +228,7 @@ def hidden(seed: int) -> list[Case]:
         middle_bias,
         each_reader,
         case("in two functions", two_functions, run=False, did=[expect_composites(2, MATCHES)]),
+        one_unit,
     ]
 
 
@@ -291,6 +297,11 @@ def _fits(whole):
     units = _shape(dense)
     last = sum_.op.name == "add" or int(sum_.attrs.axis) % len(units) == len(units) - 1
     return _shape(bias) == units[-1:] and last
+
+
+def _fits_many(whole):
+    _, dense, _ = _bias_of(whole)
+    return _shape(dense)[-1] > 1 and _fits(whole)
 
 
 def _in_each(mod, rewrite):
@@ -507,6 +518,11 @@ not_primitive = edited("did", "Composite alone: relay.build cannot build such a 
 gelu_only = edited("did", "takes gelu alone into the function; the dense stays outside")(
     ('is_op("nn.bias_add")(dense, b) | is_op("add")(dense, b)', "wildcard()")
 )
+
+
+@wrong("did", "a bias of a single number is a scalar, even if the dense has a single unit")
+def more_than_one_unit(mod):
+    return _partition(mod, _forms(_y()), check=_fits_many)
 
 
 @wrong("same", "the function computes GELU by tanh, which is nearly the same")
