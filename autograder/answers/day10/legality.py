@@ -57,6 +57,10 @@ def hidden(seed: int) -> list[Case]:
         variants.append(
             (f"drawn, number {number}", nest.dependences, f"{{ S[t, i] -> [{', '.join([*tiled, *rows, 't', 'i'])}] }}")
         )
+    variants += [
+        ("only where N is 1", f"{chain} and N = 1 }}", "{ S[i] -> [-i] }"),
+        ("only where N is less than 0", "[N] -> { S[i] -> S[i + 1] : 0 <= i < 9 and N < 0 }", "{ S[i] -> [-i] }"),
+    ]
     return [_legality_case(*one) for one in variants]
 
 
@@ -139,6 +143,18 @@ def small_sizes(dependences, schedule):
 def large_sizes(dependences, schedule):
     late = dependences.intersect(_not_before(schedule))
     return _sample(late.intersect_params(_parameters(late, "{} >= 10")))
+
+
+@wrong("did", "a single turn has no order: looks at N of two and more")
+def two_turns(dependences, schedule):
+    late = dependences.intersect(_not_before(schedule))
+    return _sample(late.intersect_params(_parameters(late, "not ({} = 1)")))
+
+
+@wrong("did", "sizes are not negative, so parameters are not")
+def no_negative_parameter(dependences, schedule):
+    late = dependences.intersect(_not_before(schedule))
+    return _sample(late.intersect_params(_parameters(late, "{} >= 0")))
 
 
 @wrong("did", "what holds for a square holds for every rectangle")
