@@ -253,8 +253,9 @@ def simplify_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
          other arithmetic is on vectors with one number for each channel.
     Settings: `axis` says which dimension of x the channels are (-1: the last);
          `epsilon`; without `scale`, γ counts as 1, without `center`, β counts as 0.
-    Stays: a batch norm, if another of its results or its whole tuple is read; every
-         other operator, layer norms and dropouts included; the attributes of main.
+    Stays: a batch norm whose other results or whole tuple are read, for these readers
+         alone (.0 is computed as above, there too); every other operator, layer norms
+         and dropouts included; the attributes of main.
 
     Example:  y = batch_norm(x, γ, β, μ, v);  return y.0
               becomes   s = γ * (1 / sqrt(v + ε));
