@@ -48,6 +48,44 @@ def doubled(rungs: int, n: int) -> Situation:
     return Situation(f"a ladder of {rungs} rungs", function, ((n,),), (), singles, fused)
 
 
+def to_many(count: int, n: int) -> Situation:
+    """Return a chain of `count` cheap operations that as many others read: each of their kernels computes it."""
+
+    def function(x: Any) -> Any:
+        for _ in range(count):
+            x = torch.abs(x)
+        return tuple(torch.neg(x) for _ in range(count))
+
+    def name(of: str, at: int) -> str:
+        return f"{of}_{at}" if at else of
+
+    chain = tuple(name("abs", at + 1) for at in range(count))
+    groups = tuple((*chain, name("neg", at)) for at in range(count))
+    fused = (Kernel(8 * n, (count + 1) * n),) * count
+    title = f"a chain of {count} with {count} consumers"
+    return Situation(title, function, ((n,),), groups, element_wise(2 * count, n), fused)
+
+
+#: Kernels start and move at once, and a step for each of 20,000 elements takes as long as a launch.
+COMPUTING = MACHINE | {"launch": 1e-6, "bandwidth": 1e15, "step": 1e-6 / 20_000}
+MOVING = MACHINE | {"launch": 1e-12}
+
+
+def moving(situation: Situation, *bytes_per_step: float) -> list[Choice]:
+    """Return choices on machines that move so many bytes in the time of a step."""
+    machines = (MOVING | {"bandwidth": number / MOVING["step"]} for number in bytes_per_step)
+    return [Choice(situation, machine, "bandwidth") for machine in machines]
+
+
+def keeping(count: int, *steps_and_registers: tuple[float, int]) -> list[Choice]:
+    """Return choices about a product of `count` sums on machines with such steps, in launches, and registers."""
+    situation = many_alive(count, 20_000)
+    return [
+        Choice(situation, COMPUTING | {"step": COMPUTING["step"] * step, "registers": registers}, "registers")
+        for step, registers in steps_and_registers
+    ]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     slower = rng.choice((0.5, 3.0, 10.0))
@@ -79,6 +117,13 @@ def hidden(seed: int) -> list[Case]:
         core(cost_case("plain: what kernels read and write", plain_bytes(rng))),
         cost_case("one of each kind", choices),
         cost_case("each number of the machine decides", pairs),
+        # A number has four bytes: twice or half as many turn the ladder.
+        core(cost_case("plain: a few bytes in a step", moving(to_many(12, 50_000), 1 / 2.7, 1 / 0.6))),
+        cost_case("a few bytes in a step", moving(doubled(8, 50_000), 1 / 4.4, 1 / 2.3)),
+        # One value more than there are registers takes two steps, no value less does.
+        cost_case("one register more or less", keeping(3, (12.0, 2), (2.4, 3))),
+        cost_case("most values do not fit", keeping(40, (0.62, 2))),
+        cost_case("a quarter of the values does not fit", keeping(40, (1.5, 30))),
     ]
 
 
@@ -227,6 +272,24 @@ def by_heart(gm, groups, machine):
 
 no_launch = edited("cost", "a launch costs nothing")(('machine["launch"] + ...', "..."))
 no_bytes = edited("cost", "memory is as fast as it needs to be")(('moved / machine["bandwidth"]', "0.0"))
+elements_for_bytes = edited("cost", "counts elements in place of bytes", core=True)(
+    ("4 * elements(node)", "elements(node)")
+)
+double_numbers = edited("cost", "a number takes eight bytes, as those of Python")(
+    ("4 * elements(node)", "8 * elements(node)")
+)
+four_steps = edited("cost", "putting a value away takes two steps, and fetching it two more")(
+    ("2 * max(0, ...)", "4 * max(0, ...)")
+)
+one_free = edited(
+    "cost", "a result needs a register beside those of its operands, also of those read for the last time"
+)(("most_alive(kernel) - ...", "most_alive(kernel) + 1 - ..."))
+all_put_away = edited("cost", "when there are too many values, all of them are put away")(
+    (
+        "2 * max(0, most_alive(kernel) - ...)",
+        '2 * (most_alive(kernel) if most_alive(kernel) > machine["registers"] else 0)',
+    )
+)
 read_only = edited(
     "cost", "counts what is read and not what is written, or what stays inside a kernel, too", core=True
 )(("{result, *read}", "read"))
