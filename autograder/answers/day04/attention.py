@@ -362,6 +362,24 @@ def v_broadcast(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
     return torch.softmax(q @ k.mT, -1) @ v
 
 
+@case(
+    "an added mask of half precision",
+    graph(..., FOUR, FOUR, FOUR, torch.zeros(4, 4, dtype=torch.float16)),
+    spared=[attention_at_most(0, "A mask that is added has the dtype of q.")],
+)
+def half_mask(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy, mask: fx.Proxy) -> fx.Proxy:
+    return torch.softmax(q @ k.mT + mask, -1) @ v
+
+
+@case(
+    "softmax without a dimension",
+    graph(..., FOUR, (2, 4, 4), softmax=nn.Softmax),
+    spared=[attention_at_most(0, "Without a dimension, softmax takes the first or the second, not the last.")],
+)
+def no_dimension(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return F.softmax(x @ x.mT) @ x, m.softmax(y @ y.mT) @ y
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     tokens, others, width, values = rng.sample((3, 4, 5, 6), 4)
@@ -442,6 +460,8 @@ def hidden(seed: int) -> list[Case]:
         rounds,
         v_broadcast,
         *written_graphs(rng),
+        half_mask,
+        no_dimension,
     ]
 
 
@@ -692,6 +712,15 @@ query_stays_scaled = edited("cost", "leaves the scaling of q in the graph, one m
 adds_booleans = edited(
     "same", "hands an added boolean mask on: the program adds 0 and 1, the op looks where it is True"
 )(("dtype_of(mask) == dtype_of(scores)", "dtype_of(mask) in (dtype_of(scores), torch.bool)"))
+any_float = edited("same", "adds a mask of any floating-point dtype: the op wants that of q")(
+    ("dtype_of(mask) == dtype_of(scores)", "dtype_of(mask).is_floating_point")
+)
+no_dimension_is_last = edited("same", "takes softmax without a dimension for one over the last")(
+    (
+        'arguments.get("dim") if plain else None',
+        '(-1 if arguments.get("dim") is None else arguments["dim"]) if plain else None',
+    )
+)
 one_side = edited("did", "scores on the left, numbers and masks on the right")(
     ("((a, b), (b, a))", "((a, b),)"), ("(node.args, node.args[::-1])", "(node.args,)")
 )
