@@ -122,7 +122,19 @@ def little(rng) -> list[Case]:
     def sums(m, x, y):
         return torch.softmax(torch.add(torch.flatten(x), torch.flatten(y)), 0)
 
-    return [constants, relu_last, other_relu, sums]
+    @insert_case("an average is no move", (1, 2, 4, 4), w=(k, 2, 1, 1))
+    def average(m, x):
+        return torch.tanh(F.conv2d(F.avg_pool2d(torch.exp(x), 2), m.w))
+
+    @insert_case("two values side by side are no move", (2, k), (2, k), w=(k, 2 * k))
+    def side_by_side(m, x, y):
+        return torch.tanh(F.linear(torch.cat((torch.exp(x), y), 1), m.w))
+
+    @insert_case("options of layers by name", (1, 2, 4, 4), (1, 2, 4, 4), w=(2, 2, 3, 3), b=(2,))
+    def options(m, x, y):
+        return torch.tanh(F.conv2d(torch.add(x, y, alpha=3), m.w, bias=m.b, padding=1))
+
+    return [constants, relu_last, other_relu, sums, average, side_by_side, options]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -242,6 +254,15 @@ def paired_biases(gm, grids):
 
 
 moved_too = edited("did", "puts the pair behind what moves")(("while operand.target in MOVES: ...", "if False: ..."))
+more_moves = edited("did", "takes averages and concatenations for moves")(
+    (
+        "while operand.target in MOVES: ...",
+        "while operand.target in (*MOVES, F.avg_pool2d, torch.cat):\n    operand = operand.all_input_nodes[0]",
+    )
+)
+no_options = edited("same", "loses what a layer is given by name")(
+    ("gm.recompile()", "for layer in layers:\n    layer.kwargs = {}\ngm.recompile()")
+)
 one_move = edited("did", "goes back over one move only")(
     ("while operand.target in MOVES: ...", "if operand.target in MOVES: ...")
 )
