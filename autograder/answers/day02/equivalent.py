@@ -547,6 +547,10 @@ EQUIVALENT = {
     ("...().manual_seed(0)", "...().manual_seed(1)"): "any seed does",
     ("math.inf, 0.0", "math.inf, 1.0"): "inf is more than is allowed in any case",
     ("0.0, 0.0, 0.0", "0.0, 0.0, 1.0"): "no difference is allowed in any case",
+    (
+        "0.0 if torch.equal(a, b) else -1.0",
+        "0.0 if torch.equal(a, b) else -2.0",
+    ): "less than nothing is allowed in any case",
     ("32 * eps * ...", "33 * eps * ..."): "rounding is much less, errors are much more",
     ("torch.randn(x.shape, generator=gen)", "torch.randn(x.shape)"): "any numbers do",
     ("for size in (1, 100): ...", "for size in (2, 100): ..."): "any ordinary size does",
