@@ -137,6 +137,11 @@ def little(rng) -> list[Case]:
     return [constants, relu_last, other_relu, sums, average, side_by_side, options]
 
 
+EQUIVALENT = {
+    ("2 if layer.target is torch.add else 1", "3 if layer.target is torch.add else 1"): "a sum has two operands",
+    ("gm.recompile()", "pass"): "the judge compiles the graph anew",
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 
