@@ -110,6 +110,7 @@ def hidden(seed: int) -> list[Case]:
         Case("a function and a method of one name", _one_name),
         Case("inputs read beside what is computed from them", _inputs_read_late),
         *(Case(name, build, ("cost",)) for name, build in deep),
+        Case("25,000 nodes deep", lambda: chain(25_000), ("cost",)),
     ]
 
 
@@ -201,6 +202,22 @@ def recursive(root, callbacks):
 def limit_raised(root, callbacks):
     sys.setrecursionlimit(1_000_000)
     return recursive(root, callbacks)
+
+
+@wrong("cost", "keeps the nodes that are done in a list, and looks through all of it for each operand")
+def done_in_a_list(root, callbacks):
+    done, results, stack = [], [], [root]
+    while stack:
+        node = stack[-1]
+        waiting = [operand for operand in node.all_input_nodes if operand not in done]
+        stack += waiting[::-1]
+        if not waiting:
+            stack.pop()
+        if not waiting and node not in done:
+            table = {operand: results[done.index(operand)] for operand in node.all_input_nodes}
+            results.append(_apply(node, callbacks, table))
+            done.append(node)
+    return results[-1]
 
 
 @wrong("spared", "goes over the whole node list: nodes that the root does not need are visited too")
