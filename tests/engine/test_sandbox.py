@@ -441,7 +441,7 @@ def test_a_child_that_cannot_be_confined_runs_nothing():
 def run_as(role: str, source: str, **more) -> str:
     """What a launched process prints on its standard error."""
     process = sandbox.launch(role, [sys.executable, "-c", textwrap.dedent(source)], errors=subprocess.PIPE, **more)
-    return process.communicate(timeout=60)[1].decode()
+    return process.communicate(timeout=600)[1].decode()
 
 
 def test_each_role_sees_its_part_of_the_project():
@@ -611,7 +611,7 @@ def test_when_the_grader_is_killed_nothing_stays():
     assert not gone(bubblewrap) and not gone(worker)
     grader.kill()
     grader.wait()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while not (gone(bubblewrap) and gone(worker)) and time.monotonic() < until:
         time.sleep(0.02)
     left = [pid for pid in (bubblewrap, worker) if not gone(pid)]
@@ -787,7 +787,7 @@ def test_the_processes_of_a_group_are_limited_together(group):
 
 def test_a_group_tells_its_processor_time_and_is_killed_whole(group):
     process = start_in(group, "if os.fork(): os.fork()\nwhile True: pass")
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while group.cpu_seconds() < 0.2 and time.monotonic() < until:
         time.sleep(0.02)
     assert 0.2 <= group.cpu_seconds() < 20
@@ -874,7 +874,7 @@ def test_the_groups_of_a_grader_in_another_container_are_not_swept(divisible):
     other = subprocess.Popen(command, cwd=sandbox.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "ready\n"
     cgroups._sweep(set(cgroups.parents(os.getpid())[0].values()))
-    assert set(other.communicate(timeout=60)[0].split()) == {"True"}
+    assert set(other.communicate(timeout=600)[0].split()) == {"True"}
 
 
 # ── what is said about it ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -1125,7 +1125,7 @@ def test_an_ordinary_user_loses_only_what_needs_root(tmp_path):
     look = "[(one.name, one.holds, one.needed) for one in sandbox.layers()]"
     source = f"import json; from autograder.engine import sandbox; print(json.dumps({look}))"
     command = users.ordinary([sys.executable, "-c", source], tmp_path)
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert {name for name, holds, _ in result if not holds} <= {"own user", "cgroup", "landlock"}, result

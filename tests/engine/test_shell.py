@@ -253,13 +253,15 @@ def test_a_stream_is_mended_and_a_replaced_one_is_the_learners(warm):
 
 def test_threads_and_forks_of_a_cell(warm):
     message = warm.cells(
-        "import os, sys, threading, time\nthreading.Thread(target=lambda: (time.sleep(.2), print('late'))).start()",
+        "import os, threading\nend = threading.Event()\n"
+        "thread = threading.Thread(target=lambda: end.wait() and print('late')); thread.start()",
         "pid = os.fork()\nif pid:\n    os.waitpid(pid, 0)\nprint('parent' if pid else 'child')",
-        "time.sleep(1.5)",
+        "end.set(); thread.join()",
         "import multiprocessing as mp\n"
         "p = mp.get_context('fork').Process(target=print, args=('worker',)); p.start(); p.join()",
-        "import subprocess; subprocess.Popen('sleep .2; echo background', shell=True)\nNone",
-        "time.sleep(1.5)",
+        "import subprocess\n"
+        "process = subprocess.Popen('read line; echo background', shell=True, stdin=subprocess.PIPE)",
+        "process.stdin.close(); process.wait()\nNone",
     )
     assert [text(outputs) for outputs, _ in message] == [
         "",

@@ -171,7 +171,7 @@ def test_mlir_lives_with_torch_jax_and_a_tvm_in_one_process(first, tvm):
 
 def test_passlab_imports_neither_xdsl_nor_iree():
     ask = "import sys, passlab, passlab.mlir; assert not {'xdsl', 'iree.compiler', 'torch'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", ask], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", ask], check=True, timeout=600)
 
 
 def test_a_complex_constant_of_stablehlo_is_shown():

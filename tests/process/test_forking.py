@@ -16,7 +16,7 @@ def run(folder: Path, text: str, *arguments: str) -> str:
     (folder / "loads.py").write_text(text)
     env = os.environ | {"PYTHONPATH": f"{LIB}{os.pathsep}{folder}"}
     command = [sys.executable, "-m", "passlab.process.forking", "loads", *arguments]
-    result = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=600)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -28,7 +28,7 @@ def _free_port() -> int:
 def _get(url: str) -> str:
     for _ in range(600):
         try:
-            with urllib.request.urlopen(url, timeout=60) as answer:
+            with urllib.request.urlopen(url, timeout=600) as answer:
                 return answer.read().decode()
         except urllib.error.HTTPError as error:
             return f"HTTP {error.code}"

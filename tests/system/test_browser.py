@@ -46,7 +46,7 @@ def lab(tmp_path_factory):
     try:
         for _ in range(480):
             try:
-                urllib.request.urlopen(f"{address}/api?token=course", timeout=20)
+                urllib.request.urlopen(f"{address}/api?token=course", timeout=120)
                 break
             except OSError:
                 assert server.poll() is None, (tmp_path / "lab.log").read_text()

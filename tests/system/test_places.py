@@ -122,7 +122,7 @@ def make(folder: Path, *arguments: str, **env: str) -> str:
     """What make's commands were given, one argument a line."""
     env = os.environ | {"PATH": f"{folder.parent}:{os.environ['PATH']}", "PWD": str(folder)} | env
     command = ["make", "--no-print-directory", *arguments]
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout
 

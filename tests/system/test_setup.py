@@ -75,7 +75,7 @@ def machine(tmp_path):
 
     def run(folder=project, **env):
         env = {"PATH": str(path), "PASSLAB_TORCH": "cpu", **env}
-        return subprocess.run(["sh", "lib/setup.sh"], cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+        return subprocess.run(["sh", "lib/setup.sh"], cwd=folder, env=env, capture_output=True, text=True, timeout=600)
 
     run.project, run.path = project, path
     return run

@@ -121,7 +121,7 @@ def interrupted() -> dict:
             run_module(ENDLESS(), [(ONES,)])
     except OutOfTime:
         pass
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while time.monotonic() < until and children(helper):
         time.sleep(0.05)
     return {"left": children(helper)}
