@@ -30,6 +30,14 @@ from passlab.relax import tvm
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
+#: Near its corner the triangle has rows without a multiple of 3.
+THIRDS = """
+for i in range(N):
+    for j in range(N - i):
+        if (j - i) % 3 == 0:
+            C[i, j] = A[j, i] - 1
+"""
+
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
@@ -60,6 +68,7 @@ def hidden(seed: int) -> list[Case]:
         generate_case("a stencil by fronts", STENCIL, "{ S[t, i] -> [2t + i, t] }", T=n, N=m),
         # One loop ends at the least of four numbers, and the loop in it begins at the largest of three.
         generate_case("diagonals in tiles", RECTANGLE, diagonals, run=False, N=9, M=8),
+        generate_case("rows in steps, some of them empty", THIRDS, "{ S[i, j] -> [i, j] }", N=8),
     ]
 
 
@@ -256,6 +265,9 @@ drops_else = edited("did", "a condition has one branch: else is dropped")(
 first_of_block = edited("did", "of a block only the first part is walked")(("tirx.SeqStmt(parts)", "parts[0]"))
 as_in_c = edited("did", "division rounds towards zero, as in C, also for negative numbers")(
     ("lambda a, b: a // b", "tirx.truncdiv")
+)
+empty_rows = edited("did", "rounds the number of turns toward zero: a loop that begins after its end has one")(
+    ("(last - first) // step + 1", "tirx.truncdiv(last - first, tirx.const(step, 'int32')) + 1")
 )
 new_variables = edited(
     "valid", "a new variable of the same name at each use, or loops with a start and a step, which TVM shifts"
