@@ -29,6 +29,14 @@ PASSES = (
 )
 
 
+def with_a_primitive() -> tvm.IRModule:
+    """Return two functions, of which @half is a kernel already."""
+    module = two_functions()
+    half = next(var for var in module.functions if var.name_hint == "half")
+    module[half] = module[half].with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    return relay.transform.InferType()(module)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -48,6 +56,8 @@ def hidden(seed: int) -> list[Case]:
         logged("a sequence in a sequence", network, ("SimplifyInference + FoldScaleAxis", "FuseOps")),
         logged("a wait in a sequence", network, ("SimplifyInference + Waits", "FuseOps")),
         logged("the same pass three times", network, ("SimplifyInference",) * 3),
+        logged("no function of Relay", tvm.IRModule, ("AddKernel", "Waits", "DropKernels")),
+        logged("a function that is Primitive", with_a_primitive, ("SimplifyInference", "FuseOps")),
     ]
 
 
@@ -131,6 +141,23 @@ class Events(_Log):
     @rows.setter
     def rows(self, value):
         self.events = value
+
+
+@wrong("did", "what has no function of Relay is not Relay's: its passes get no row")
+@tvm.instrument.pass_instrument
+class RelayAlone(_Log):
+    def run_after_pass(self, mod, info):
+        super().run_after_pass(mod, info)
+        if not any(isinstance(f, relay.Function) for f in mod.functions.values()):
+            self.rows.pop()
+
+
+@wrong("did", "a function that is Primitive is one kernel: its calls do not count")
+@tvm.instrument.pass_instrument
+class NoKernels(_Log):
+    def size(self, mod):
+        functions = [f for f in mod.functions.values() if isinstance(f, relay.Function)]
+        return sum(len(_calls(f)) for f in functions if not (f.attrs and "Primitive" in f.attrs))
 
 
 @wrong("same", "should_run says what is worth a row: what it turns down does not run at all")
