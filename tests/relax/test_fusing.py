@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from passlab.exercises.day08.policy import around
-from passlab.relax import tvm
+from passlab.relax import relax, tvm
 from passlab.relax.cases import module, op
 from passlab.relax.fusing import by, everything, fuse, illegal, nothing, prepare, price, program
+from passlab.relax.pipelines import kernels
 from passlab.tvm import builds
 from passlab.tvm.wire import decode
 
@@ -98,3 +99,32 @@ def test_fusing_leaves_its_module_as_it_was():
     before = prepare(module(one, (8, 8))())
     fuse(before, [])
     assert decode(f"relax\n{tvm.ir.save_json(before)}".encode())["main"].params
+
+
+def norms(e, x, g, b):
+    for _ in range(3):
+        x = e(op.tanh(e(relax.TupleGetItem(e(op.nn.batch_norm(x, g, b, b, g, axis=1, training=False)), 0))))
+    return x
+
+
+@pytest.mark.parametrize("policy", [nothing, everything])
+def test_a_model_with_batch_norms_fuses_whole(policy):
+    """What TVM makes of a batch norm has names that the model has, too: an operation replaced another."""
+    model, decompose = module(norms, (4, 6), (6,), (6,))(), relax.transform.DecomposeOpsForInference()
+    canonical = tvm.transform.Sequential([decompose, relax.transform.CanonicalizeBindings()])
+    rng = np.random.default_rng(0)
+    inputs = [tuple(rng.random(shape, "float32") for shape in ((4, 6), (6,), (6,)))]
+    expected = builds.run_module(model, inputs, pipeline="none").outputs[0]
+    ready = prepare(model)
+    for fused in (fuse(ready, policy(ready)), kernels(before=[canonical], fuse=by(policy))(model)):
+        built = builds.run_module(fused, inputs, pipeline="none")
+        assert built.ok and np.allclose(built.outputs[0][0], expected[0], atol=1e-5), built.error
+    with pytest.raises(ValueError, match="has several results"):
+        kernels(fuse=by(policy))(model)
+
+
+def test_a_name_bound_twice_is_an_error_that_says_what_to_do():
+    model = module(norms, (4, 6), (6,), (6,))()
+    steps = [relax.transform.DecomposeOpsForInference(), relax.transform.CanonicalizeBindings()]
+    with pytest.raises(ValueError, match=r"more than once.*call prepare"):
+        program(tvm.transform.Sequential(steps)(model))

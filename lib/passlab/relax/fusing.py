@@ -16,7 +16,9 @@ reading a module.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -241,9 +243,13 @@ def everything(module: tvm.IRModule) -> list[tuple[str, ...]]:
 
 
 def by(policy: Callable[[tvm.IRModule], Groups]) -> Callable[[tvm.IRModule], tvm.IRModule]:
-    """Return the pass that fuses by a policy, for `passlab.relax.pipelines.pipeline(fuse=by(policy))`."""
+    """Return the pass that fuses by a policy, for `passlab.relax.pipelines.pipeline(fuse=by(policy))`.
+
+    A model with batch norms needs `before=[relax.transform.DecomposeOpsForInference()]` in the pipeline, too.
+    """
 
     def fuse_by_policy(module: tvm.IRModule) -> tvm.IRModule:
+        module = _readable(module)
         return fuse(module, policy(module))
 
     return fuse_by_policy
@@ -345,13 +351,41 @@ def prepare(module: tvm.IRModule) -> tvm.IRModule:
 
     passes = relax.transform
     steps = [passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), passes.LegalizeOps()]
-    steps += [passes.AnnotateTIROpPattern(), fold_constants(), passes.ConvertToDataflow(), passes.DeadCodeElimination()]
+    steps += [passes.AnnotateTIROpPattern(), fold_constants()]
     with tvm.target.Target("llvm"):
-        return tvm.transform.Sequential(steps)(module)
+        return _readable(tvm.transform.Sequential(steps)(module))
+
+
+def _readable(module: tvm.IRModule) -> tvm.IRModule:
+    """Return a legalized module whose main is one dataflow block, in which no two bindings have the same name.
+
+    TVM's passes know variables by identity: what DecomposeOpsForInference puts in may have names that are taken.
+    """
+    import tvm_ffi
+
+    from passlab.relax import relax, tvm
+
+    passes = [relax.transform.ConvertToDataflow(), relax.transform.DeadCodeElimination()]
+    module = tvm.transform.Sequential(passes)(module)
+    variables = [*module["main"].params, *(binding.var for binding in _bindings(module))]
+    taken, seen, new = {variable.name for variable in variables}, set(), {}
+    for variable in variables:
+        if variable.name in seen:
+            name = next(name for n in itertools.count(1) if (name := f"{variable.name}_{n}") not in taken)
+            new[variable] = type(variable)(name, variable.ty)
+            taken.add(name)
+        seen.add(variable.name)
+    if new:
+        main = tvm_ffi.structural_map(module["main"], (relax.Var, lambda variable: new.get(variable, variable)))
+        module.update_func(module.get_global_var("main"), main)
+    return module
 
 
 def program(module: tvm.IRModule) -> Program:
     """Read a prepared module. Raise ValueError for one that was not prepared, or has unknown shapes."""
+    names = Counter(binding.var.name for binding in _bindings(module))
+    if twice := next((name for name, times in names.items() if times > 1), ""):
+        raise ValueError(f"main binds {twice} more than once, and groups are names: call prepare(module) first.")
     ops, nbytes, returned, constants = {}, {}, set(), []
     kernels = {variable.name_hint: function for variable, function in module.functions.items()}
     facts: dict[str, Work] = {}
@@ -412,14 +446,17 @@ def _name(operand: Any, constants: list) -> str:
 def _shape(value: Any) -> list[int]:
     from passlab.relax import relax
 
+    if isinstance(value.ty, relax.TupleType):
+        raise ValueError(f"{value} has several results, and a kernel writes one: DecomposeOpsForInference divides it.")
     if not isinstance(value.ty, relax.TensorType) or value.ty.shape is None:
         raise ValueError(f"{value} is not a tensor of known shape ({value.ty}): its kernel cannot be priced.")
     return [int(dim) for dim in value.ty.shape]
 
 
 def _nbytes(value: Any) -> int:
+    elements = math.prod(_shape(value))
     bits = int(str(value.ty.dtype).lstrip("abcdefghijklmnopqrstuvwxyz") or 8)
-    return math.prod(_shape(value)) * ((bits + 7) // 8)
+    return elements * ((bits + 7) // 8)
 
 
 class Work(NamedTuple):
