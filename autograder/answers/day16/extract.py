@@ -77,11 +77,16 @@ def _two_sides(rng: random.Random, roots: bool = False) -> Graph:
 
 
 def _share_matters(rng: random.Random, count: int, roots: int = 1) -> Graph:
-    """Return a graph in which the cheapest trees are not the cheapest choice with shared parts."""
+    """Return a graph in which the cheapest trees are not the cheapest choice with shared parts.
+
+    Most take a solver of integer programs half a second. One that would take it a minute is drawn anew.
+    """
     while True:
         graph = drawn(rng, count, True, roots)
         if price(graph, cheapest(graph)[0]) > price(graph, cheapest_shared(graph)):
-            return graph
+            _, solution = _solved(graph.classes, graph.roots, graph.cost, node_limit=200)
+            if solution.success:
+                return graph
 
 
 def hidden(seed: int) -> list[Case]:
@@ -191,8 +196,6 @@ def _loop(choice, roots):
 
 @right("one integer program for SciPy, with potentials; trees by sweeps of Bellman and Ford")
 def by_milp(classes, roots, cost, shared):
-    from scipy.optimize import LinearConstraint, milp
-
     if not shared:
         total, choice = dict.fromkeys(classes, float("inf")), {}
         for _ in classes:
@@ -201,6 +204,15 @@ def by_milp(classes, roots, cost, shared):
                 if min(prices) < total[number]:
                     total[number], choice[number] = min(prices), nodes[prices.index(min(prices))]
         return choice
+    takes, result = _solved(classes, roots, cost)
+    # of two that are taken for a class, the one that was put lower leads to no loop
+    return _ordered([take for take, value in zip(takes, result.x, strict=False) if value > 0.5])
+
+
+def _solved(classes, roots, cost, **options):
+    """Return the e-nodes of all classes, and what SciPy's integer program says of those that are taken."""
+    from scipy.optimize import LinearConstraint, milp
+
     takes = [(number, node) for number, nodes in classes.items() for node in nodes]
     place = {number: len(takes) + at for at, number in enumerate(classes)}
     n, size = len(classes), len(takes) + len(classes)
@@ -225,10 +237,8 @@ def by_milp(classes, roots, cost, shared):
                 at_least([(place[number], 1), (place[operand], -1), (at, -n)], 1 - n)
     prices = [cost[node[0]] for _, node in takes] + [0] * n
     upper = [1] * len(takes) + [n] * n
-    result = milp(prices, constraints=LinearConstraint(rows, low), integrality=[1] * size, bounds=(0, upper))
-    chosen = [takes[at] for at in range(len(takes)) if result.x[at] > 0.5]
-    # of two that are taken for a class, the one that was put lower leads to no loop
-    return _ordered(chosen)
+    limits = LinearConstraint(rows, low)
+    return takes, milp(prices, constraints=limits, integrality=[1] * size, bounds=(0, upper), options=options)
 
 
 def _ordered(chosen):
