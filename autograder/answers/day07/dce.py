@@ -462,12 +462,7 @@ def not_the_condition(mod):
 
 @wrong("spared", "only a callee with a name may do anything: a function that stands there may not")
 def literals_are_pure(mod):
-    def effects(expr):
-        visitor = _Skips("functions")
-        visitor.visit(expr)
-        return visitor.found
-
-    return _apply(mod, lambda f: _Prune(effects=effects).visit(f))
+    return _without("functions")(mod)
 
 
 @wrong("did", "looks for dead code in the first branch of a choice only")
