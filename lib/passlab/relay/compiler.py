@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from types import ModuleType
@@ -39,6 +40,10 @@ class Relay(TVM):
     def prepare(self) -> None:
         relay.prepare()
 
+    def start(self) -> None:
+        super().start()
+        _meet_error(self.reach())
+
     def rehearse_notebook(self, net: Any, x: Any) -> None:
         import torch
 
@@ -51,10 +56,18 @@ class Relay(TVM):
     def load(self) -> Callable[[str], Any]:
         reach = super().load()
         self.executors().prepare(self.diagnoses)
+        _meet_error(self.reach())
         return reach
 
     def why(self, error: Exception) -> str:
         return last_line(self.diagnoses[0]) if self.diagnoses else super().why(error)
+
+
+def _meet_error(tvm: ModuleType) -> None:
+    """Catch an error of TVM's. For the first one in a process, TVM reads the symbols of all libraries, which takes half
+    a second; forks inherit them."""
+    with contextlib.suppress(tvm.error.TVMError):
+        tvm.relay.transform.InferType()("not a module")
 
 
 COMPILER = Relay()
