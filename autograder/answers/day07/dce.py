@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from autograder.answers.day07._recipes import apply, generated, recipe, with_helper
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day07.dce import EFFECT, UNREAD, all_read
+from passlab.exercises.day07.dce import EFFECT, UNREAD, all_read, has_effects
 from passlab.judge import Case
 from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
@@ -288,15 +288,10 @@ def _expressions(expr):
     return nodes
 
 
-def _anywhere(expr):
-    called = [e.op for e in _expressions(expr) if isinstance(e, relay.Call)]
-    return any(not isinstance(op, tvm.ir.Op) or op.get_attr("TOpIsStateful") for op in called)
-
-
 class _Prune(relay.ExprMutator):
     """`effects` says of a value whether it must be kept; `late`: a body is searched after it is pruned."""
 
-    def __init__(self, effects=_anywhere, late=True):
+    def __init__(self, effects=has_effects, late=True):
         super().__init__()
         self.effects, self.late, self.bound = effects, late, {}
 
@@ -333,14 +328,14 @@ def by_search(mod):
 @right("gives every value a name before it looks, if nothing is drawn; the names of those that are read stay")
 def with_names(mod):
     def named(function):
-        return function if _anywhere(function.body) else relay.transform.ToANormalFormExpr(function)
+        return function if has_effects(function.body) else relay.transform.ToANormalFormExpr(function)
 
     return _apply(mod, lambda f: _Prune().visit(named(f)))
 
 
 @right("sees through tuples, then lets TVM's own pass remove unused values")
 def with_tvm(mod):
-    mod = _apply(mod, lambda f: _Prune(effects=lambda e: not isinstance(e, relay.Tuple) or _anywhere(e)).visit(f))
+    mod = _apply(mod, lambda f: _Prune(effects=lambda e: not isinstance(e, relay.Tuple) or has_effects(e)).visit(f))
     while True:
         after = relay.transform.InferType()(relay.transform.DeadCodeElimination()(mod))
         if tvm.ir.structural_equal(after, mod):

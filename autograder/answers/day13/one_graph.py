@@ -276,6 +276,10 @@ def _done(graph: fx.Graph, state: Any) -> fx.GraphModule:
     return fx.GraphModule({}, graph)
 
 
+def _where(p, yes, no):
+    return [torch.where(p, a, b) for a, b in zip(yes, no, strict=True)]
+
+
 @right("calls the graphs with proxies, with safe values in tensors")
 def by_proxies(steps):
     graph, state = _state(steps)
@@ -288,10 +292,10 @@ def by_proxies(steps):
             p = node.predicate(*state)
             if isinstance(node, If):
                 no = node.no(*shielded(torch.logical_not(p), node.safe))
-                state = [torch.where(p, a, b) for a, b in zip(node.yes(*shielded(p, node.safe)), no, strict=True)]
+                state = _where(p, node.yes(*shielded(p, node.safe)), no)
             else:
                 turn = node.body(*shielded(p, node.safe))
-                state = [torch.where(p, a, b) for a, b in zip(turn, state, strict=True)]
+                state = _where(p, turn, state)
     return _done(graph, state)
 
 
@@ -301,9 +305,9 @@ def by_going_on(steps):
     for node in steps:
         if isinstance(node, If):
             p = node.predicate(*state)
-            a = node.yes(*(torch.where(p, x, s) for x, s in zip(state, node.safe, strict=True)))
-            b = node.no(*(torch.where(p, s, x) for x, s in zip(state, node.safe, strict=True)))
-            state = [torch.where(p, *pair) for pair in zip(a, b, strict=True)]
+            a = node.yes(*_where(p, state, node.safe))
+            b = node.no(*_where(p, node.safe, state))
+            state = _where(p, a, b)
             continue
         going = None
         for _ in range(node.most):
@@ -435,51 +439,38 @@ def asked_once(steps):
     for node in steps:
         p = node.predicate(*state)
         for _ in range(getattr(node, "most", 1)):
-            a = (node.yes if isinstance(node, If) else node.body)(
-                *(torch.where(p, x, s) for x, s in zip(state, node.safe, strict=True))
-            )
+            a = (node.yes if isinstance(node, If) else node.body)(*_where(p, state, node.safe))
+            b = node.no(*_where(p, node.safe, state)) if isinstance(node, If) else state
+            state = _where(p, a, b)
+    return _done(graph, state)
+
+
+def _product(p, yes, no):
+    p = p.double()
+    return [a * p + b * (1 - p) for a, b in zip(yes, no, strict=True)]
+
+
+def _masked(steps, choose, choose_turn):
+    """Run every branch and turn on safe inputs where it does not count. `choose_turn`: chooses behind a turn."""
+    graph, state = _state(steps)
+    for node in steps:
+        for _ in range(getattr(node, "most", 1)):
+            p = node.predicate(*state)
             if isinstance(node, If):
-                b = node.no(*(torch.where(p, s, x) for x, s in zip(state, node.safe, strict=True)))
+                state = choose(p, node.yes(*choose(p, state, node.safe)), node.no(*choose(p, node.safe, state)))
             else:
-                b = state
-            state = [torch.where(p, *pair) for pair in zip(a, b, strict=True)]
+                state = choose_turn(p, node.body(*choose(p, state, node.safe)), state)
     return _done(graph, state)
 
 
 @wrong("same", "multiplies by the predicate: 0 times inf is NaN")
 def by_masks(steps):
-    graph, state = _state(steps)
-
-    def choose(p, yes, no):
-        p = p.double()
-        return [a * p + b * (1 - p) for a, b in zip(yes, no, strict=True)]
-
-    for node in steps:
-        for _ in range(getattr(node, "most", 1)):
-            p = node.predicate(*state)
-            if isinstance(node, If):
-                state = choose(p, node.yes(*choose(p, state, node.safe)), node.no(*choose(p, node.safe, state)))
-            else:
-                state = choose(p, node.body(*choose(p, state, node.safe)), state)
-    return _done(graph, state)
+    return _masked(steps, _product, _product)
 
 
 @wrong("same", "multiplies by the predicate behind the turns of a loop: 0 times inf is NaN")
 def masked_turns(steps):
-    graph, state = _state(steps)
-
-    def choose(p, yes, no):
-        return [torch.where(p, a, b) for a, b in zip(yes, no, strict=True)]
-
-    for node in steps:
-        for _ in range(getattr(node, "most", 1)):
-            p = node.predicate(*state)
-            if isinstance(node, If):
-                state = choose(p, node.yes(*choose(p, state, node.safe)), node.no(*choose(p, node.safe, state)))
-            else:
-                turn = node.body(*choose(p, state, node.safe))
-                state = [a * p.double() + b * (1 - p.double()) for a, b in zip(turn, state, strict=True)]
-    return _done(graph, state)
+    return _masked(steps, _where, _product)
 
 
 @wrong("valid", "puts the control flow into a function of Python, and calls that")
@@ -504,9 +495,6 @@ def hidden_flow(steps):
 def by_paths(steps):
     graph, first = _state(steps)
 
-    def choose(p, yes, no):
-        return [torch.where(p, a, b) for a, b in zip(yes, no, strict=True)]
-
     def rest(at, state, turn=0):
         if at == len(steps):
             return state
@@ -514,10 +502,10 @@ def by_paths(steps):
         if not isinstance(node, If) and turn == node.most:
             return rest(at + 1, state)
         p = node.predicate(*state)
-        branch = choose(p, state, node.safe)
+        branch = _where(p, state, node.safe)
         if isinstance(node, If):
-            return choose(p, rest(at + 1, node.yes(*branch)), rest(at + 1, node.no(*choose(p, node.safe, state))))
-        state = choose(p, node.body(*branch), state)
+            return _where(p, rest(at + 1, node.yes(*branch)), rest(at + 1, node.no(*_where(p, node.safe, state))))
+        state = _where(p, node.body(*branch), state)
         return rest(at, state, turn + 1)
 
     return _done(graph, rest(0, first))

@@ -24,7 +24,8 @@ UNREAD = "It is unused and has no effect."
 EFFECT = "dropout has TOpIsStateful: it changes later random draws, so it must stay although it is unused."
 
 
-def _effects(expr: Any) -> bool:
+def has_effects(expr: Any) -> bool:
+    """Return whether an expression calls something that may have effects: a stateful operator, or a function."""
     nodes: list[Any] = []
     relay.analysis.post_order_visit(expr, nodes.append)
     called = [node.op for node in nodes if isinstance(node, relay.Call)]
@@ -38,7 +39,7 @@ def all_read(why: str) -> Expectation:
         unread: list[str] = []
 
         def visit(e: Any) -> None:
-            if isinstance(e, relay.Let) and e.var not in relay.analysis.free_vars(e.body) and not _effects(e.value):
+            if isinstance(e, relay.Let) and e.var not in relay.analysis.free_vars(e.body) and not has_effects(e.value):
                 unread.append(f"%{e.var.name_hint}")
 
         for function in after.functions.values():
