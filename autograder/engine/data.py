@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 
 @dataclass(frozen=True)
@@ -117,14 +119,11 @@ def only_on_the_cpu(verdict: Verdict) -> bool:
 
 def to_json(result: NotebookResult) -> dict[str, Any]:
     """Return a result as plain JSON data; the keys of `ran` and `verdicts` become text."""
-    data = asdict(result)
-    for part in ("ran", "verdicts"):
-        data[part] = {str(index): value for index, value in data[part].items()}
-    return data
+    return msgspec.to_builtins(result, str_keys=True)
 
 
 def verdict_from_json(data: dict[str, Any]) -> Verdict:
-    """Return the verdict that `asdict` turned into `data`."""
+    """Return the verdict that `msgspec.to_builtins` turned into `data`."""
     cases = [CaseResult(**{**case, "lost": tuple(case["lost"])}) for case in data["cases"]]
     return Verdict(**{**data, "cases": cases})
 

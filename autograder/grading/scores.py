@@ -8,10 +8,11 @@ which nbgrader and formgrader keep editing: the points that count come from ther
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -216,7 +217,7 @@ def differences(old: dict[Key, list[Score]], new: dict[Key, list[Score]]) -> lis
 
 def verdict_text(verdict: Verdict | None) -> str:
     """Return a verdict as stored: JSON without the card, which is in the notebook."""
-    return "{}" if verdict is None else json.dumps(asdict(verdict) | {"html": "", "text": ""})
+    return "{}" if verdict is None else json.dumps(msgspec.to_builtins(replace(verdict, html="", text="")))
 
 
 def result_text(result: NotebookResult) -> str:

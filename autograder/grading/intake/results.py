@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from typing import Any
 
+import msgspec
 import nbformat
 from nbformat.notebooknode import NotebookNode
-from nbformat.v4 import new_output
 
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading.intake.cells import is_autograded, is_run, nbgrader_meta
@@ -37,7 +37,7 @@ def fill(nb: NotebookNode, result: NotebookResult) -> None:
             cell.outputs = _verdict_outputs(verdict, float(nbgrader_meta(cell).get("points", verdict.total)), count)
         elif ran is not None and ran.idle:
             note = f"{AS_HANDED_IN if handed_in else NOT_RUN}\n"
-            cell.outputs = [new_output("stream", name="stdout", text=note), *_numbered(handed_in, count)]
+            cell.outputs = [_output("stream", name="stdout", text=note), *_numbered(handed_in, count)]
         elif ran is not None:
             cell.outputs = _ran_outputs(ran, cell, count)
         elif is_autograded(cell):
@@ -46,18 +46,24 @@ def fill(nb: NotebookNode, result: NotebookResult) -> None:
 
 def dead_output(why: str) -> NotebookNode:
     """Return the output of a cell that ended the Python process."""
-    return new_output("error", ename="KernelDied", evalue=why, traceback=[f"KernelDied: {why}"])
+    return _output("error", ename="KernelDied", evalue=why, traceback=[f"KernelDied: {why}"])
+
+
+def _output(kind: str, **parts: Any) -> NotebookNode:
+    """Return an output, which `nbformat.v4.new_output` would also validate."""
+    return nbformat.from_dict({"output_type": kind, **parts})
 
 
 def _verdict_outputs(verdict: Verdict, most: float, count: int) -> list[NotebookNode]:
     """Return a verdict as the outputs of its check cell: the card, then the points or the error."""
-    facts = {k: v for k, v in asdict(verdict).items() if k not in ("cases", "html", "text")}
+    facts = {k: v for k, v in msgspec.to_builtins(verdict).items() if k not in ("cases", "html", "text")}
     data = {VERDICT: facts, "text/plain": verdict.text or verdict.message or verdict.crash, "text/html": verdict.html}
-    card = new_output("display_data", {mime: value for mime, value in data.items() if value})
+    card = _output("display_data", data={mime: value for mime, value in data.items() if value}, metadata={})
     points = min(max(round(verdict.points, 4), 0.0), most)
     if verdict.crash and not points:
         return [card, dead_output(verdict.crash)]
-    return [card, new_output("execute_result", {"text/plain": repr(points)}, execution_count=count)]
+    number = {"text/plain": repr(points)}
+    return [card, _output("execute_result", data=number, metadata={}, execution_count=count)]
 
 
 def _numbered(outputs: list[NotebookNode], count: int) -> list[NotebookNode]:
@@ -87,7 +93,7 @@ def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]
     if ran.died and not failed:
         outputs.append(dead_output(ran.died))
     elif ran.error and not failed:
-        outputs.append(new_output("error", ename="Error", evalue=ran.error, traceback=[ran.error]))
+        outputs.append(_output("error", ename="Error", evalue=ran.error, traceback=[ran.error]))
     return outputs
 
 
