@@ -11,7 +11,8 @@ import islpy as isl
 
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab import polyhedral
-from passlab.exercises.day10.domains import domains_case, loop, nest, statement, when
+from passlab.exercises.day10._isl import OPERATIONS, judged_within
+from passlab.exercises.day10.domains import domains_case, judge, loop, nest, statement, when
 from passlab.given.day10._isl import as_text
 from passlab.given.day10.domains import Nest, as_python
 from passlab.judge import Case
@@ -76,12 +77,20 @@ def hidden(seed: int) -> list[Case]:
 
 
 def drawn(rng: random.Random) -> Nest:
-    """Return a nest at random of which every statement runs."""
+    """Return a nest at random of which every statement runs, and which is not too hard for isl.
+
+    Where all relations are restricted to the domain, as is right and natural, the judge needs more steps of isl: for
+    one nest of 300, more than an answer may take. So this must take a quarter of them at most.
+    """
     answer = reference("day10.domains")
     while True:
         one = _drawn(rng)
-        running = answer(one)["domain"].get_set_list().n_set()
-        if running == len(_names(one["body"])):
+        parts = answer(one)
+        case = domains_case("", one, **as_text(parts))
+        running = parts["domain"].get_set_list().n_set()
+        if running == len(_names(one["body"])) and judged_within(
+            OPERATIONS // 4, judge, case, as_text(restricted(one))
+        ):
             return one
 
 

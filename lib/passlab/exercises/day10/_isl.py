@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -96,6 +97,15 @@ def limited(judge: Callable[[Case, Any, Reader], Iterator[Finding]]) -> Callable
                 operations = min(MORE * operations, OPERATIONS)
 
     return with_reader
+
+
+def judged_within(operations: int, judge: Callable[[Case, Any], list[Finding]], case: Case, value: Any) -> bool:
+    """Return whether isl can judge an answer in this many steps. judge: made by `limited`."""
+    try:
+        _judged(inspect.unwrap(judge), case, value, Reader(operations))
+    except GaveUp:
+        return False
+    return True
 
 
 def _judged(judge: Callable, case: Case, value: Any, reader: Reader) -> list[Finding]:
