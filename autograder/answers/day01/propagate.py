@@ -66,6 +66,11 @@ def _pieces() -> nn.Module:
     return net(forward, view=nn.LayerNorm(2))
 
 
+def _doubles() -> nn.Module:
+    table, linear = nn.Embedding(9, 4).double(), nn.Linear(4, 3).double()
+    return net(lambda self, tokens: self.linear(self.table(tokens)), table=table, linear=linear)
+
+
 def _outside(then: Callable) -> Callable[[], nn.Module]:
     parts = dict(softmax=nn.ReLU(), quiet=nn.modules.linear.NonDynamicallyQuantizableLinear(4, 4), act=nn.ReLU6())
     return lambda: net(lambda self, x: then(self, x, torch.relu(x)), **parts)
@@ -101,6 +106,8 @@ def hidden(seed: int) -> list[Case]:
         shapes.case("a pipeline", make, image),
         shapes.case("promotions", _promotions, *MIXED),
         shapes.case("pieces", _pieces, ((2, width, 2), F32)),
+        shapes.case("weights of double precision", _doubles, ((2, 5), I64)),
+        shapes.case("values that nothing reads", lambda: net(lambda self, x: (x.sum(0), x * 2)[1]), ((2, 3), F32)),
         zoo("mlp"),
         zoo("residual"),
         shapes.case("no data: promotions", _promotions, *MIXED, about=("cost",)),
@@ -111,6 +118,8 @@ def hidden(seed: int) -> list[Case]:
         outside("a subclass", lambda m, x, y: m.quiet(y), "quiet"),
         outside("a module", lambda m, x, y: m.act(y), "act"),
         outside("an unused node", lambda m, x, y: (y.cumsum(0), y)[1], "cumsum"),
+        outside("torch's namesake of an operator", lambda m, x, y: torch.mul(y, x), "mul"),
+        unfit("shapes before an operation that is not stated", lambda a, x, y: (a + y).softmax(-1), "add_1"),
         unfit("additions", lambda a, x, y: a + (a + y), "add_1"),
         unfit("concatenations", lambda a, x, y: torch.cat([a, torch.cat([a, y], 1)], 0), "cat"),
         unfit("views", lambda a, x, y: a.view(x.size(1), -1).view(3, -1) * 2, "view_1"),
@@ -373,6 +382,20 @@ def weights_stay(gm, *inputs):
     return {name: (tuple(meta.shape), meta.dtype) for name, meta in metas.items() if hasattr(meta, "dtype")}
 
 
+@wrong("spared", "looks for unknown operations first, and at shapes only after that")
+def unstated_first(gm, *inputs):
+    for node in gm.graph.nodes:
+        if not _stated(node, gm):
+            raise ValueError(f"no rule for {node.name}")
+    return _propagate(gm, inputs)
+
+
+@wrong("did", "has entries only for values that some node reads")
+def read_values_only(gm, *inputs):
+    types, readers = _propagate(gm, inputs), {node.name: node.users for node in gm.graph.nodes}
+    return {name: entry for name, entry in types.items() if readers[name]}
+
+
 own_attributes = edited(
     "did", "knows the parameters of the model itself, and none of its parts; or a module's operands in positions only"
 )(("operator.attrgetter(node.target)(gm)", "getattr(gm, node.target)"))
@@ -389,6 +412,10 @@ no_name = edited("spared", "stops at the right place and does not say where that
 names_half = edited("spared", "names unknown operations, but leaves it to torch to say where shapes do not fit")(
     ('raise ValueError(f"At node {node.name}: {error}") from error', "raise")
 )
+by_function_name = edited("spared", "knows functions by their names: torch.mul passes for operator.mul")(
+    ("node.target in FUNCTIONS", 'getattr(node.target, "__name__", "") in {f.__name__ for f in FUNCTIONS}')
+)
+float_weights = edited("did", "takes all weights for float32")(('tensor.to("meta")', 'tensor.to("meta").float()'))
 output_too = edited("did", "has an entry for the output node, which makes no tensor")(
     (
         "            break",
