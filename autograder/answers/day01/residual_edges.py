@@ -46,6 +46,18 @@ def _numbers_between() -> nn.Module:
     return net(forward, token=nn.Parameter(torch.ones(1, 4)))
 
 
+def _added_number() -> nn.Module:
+    def forward(self, x):
+        rows = x.size(0)
+        return rows + x.view(rows, -1)
+
+    return net(forward)
+
+
+def _broadcast() -> nn.Module:
+    return net(lambda self, x, y: x + torch.tanh(x * y))
+
+
 def _module_called_add() -> nn.Module:
     return net(lambda self, x: self.add(x, torch.tanh(x)), add=nn.Bilinear(4, 4, 4))
 
@@ -60,8 +72,10 @@ def hidden(seed: int) -> list[Case]:
         Case("a U-Net", zoo_case("unet"), spared),
         Case("an unrolled LSTM", zoo_case("lstm"), spared),
         Case("through tuples", traced(_through_tuples, (2, 4)), both),
+        Case("a smaller tensor that spreads", traced(_broadcast, (1, 4), (3, 4)), both),
         Case("an addition that writes", _iadd, both),
         Case("a module called add", traced(_module_called_add, (2, 4)), spared),
+        Case("a number on both paths", traced(_added_number, (2, 4)), spared),
         Case("numbers between tensors", traced(_numbers_between, (2, 4), (3, 4)), spared),
     ]
 
@@ -137,6 +151,23 @@ def all_paths(gm):
         return any(c is a or leads(a, c) for c in _tensors(b))
 
     return _edges(gm, leads)
+
+
+@wrong("did", "asks for the same shape on both ends of the edge: no operand is broadcast")
+def equal_shapes(gm):
+    shapes = {node.name: getattr(node.meta.get("tensor_meta"), "shape", None) for node in gm.graph.nodes}
+    return {(a, b) for a, b in by_search(gm) if shapes[a] == shapes[b]}
+
+
+@wrong("spared", "asks for tensors in between, but the edge may start at a number")
+def from_numbers(gm):
+    above, edges = {}, set()
+    for node in gm.graph.nodes:
+        reads = node.all_input_nodes
+        above[node] = set(reads).union(*(above[a] for a in reads)) if "tensor_meta" in node.meta else set()
+        if _adds(node):
+            edges |= {(a.name, node.name) for a in reads if any(a in above[c] for c in reads)}
+    return edges
 
 
 any_join = edited("spared", "every join counts: products, concatenations and subtractions too")(
