@@ -62,6 +62,7 @@ def hidden(seed: int) -> list[Case]:
         "words that are not variables": 'y = g(y=2, x=y)\nx = table["x"] - box.y\nbox = box.box + x\n',
         "functions are values too": "max = max(x, 3)\nf = f(max, b=max)\nx = f - max\n",
         "remarks and blank lines": "# x = 1\nx = 2  # x += 1\n\n\ny = x\nx = y + x ; y = x\n",
+        "subscripts that are variables": "i = 1\ni = i + 1\nx = row[i] - row[i - 1]\ni = row[x - x]\n",
         "parts of names": "a = max(a, ab)\nab = a + abs(a)\nx = ab\nxx = x + a\nx = xx\n",
     }
     return [
@@ -206,6 +207,32 @@ def copies_inputs(source):
     return "".join(f"{new} = {old}\n" for old, new in copies.items()) + ast.unparse(renamed), last
 
 
+@wrong("did", "drops `y = x` and reads x in place of y from then on: that removes a copy of the original")
+def drops_copies(source):
+    text, last = _rename(source, _counter(source))
+    lines, same = [], {}
+    for statement in ast.parse(text).body:
+        value = _Rename(lambda name: same.get(name, name)).visit(statement.value)
+        target = statement.targets[0]
+        if len(statement.targets) == 1 and isinstance(target, ast.Name) and isinstance(value, ast.Name):
+            same[target.id] = value.id
+        else:
+            lines.append(ast.unparse(ast.fix_missing_locations(ast.Assign(statement.targets, value))))
+    return "\n".join(lines), {old: same.get(new, new) for old, new in last.items()}
+
+
+plain_subscripts = edited("spared", "takes every subscript for a constant: the name in row[i] stays")(
+    (
+        "class Read(ast.NodeTransformer): ...",
+        """
+        class Read(ast.NodeTransformer):
+            def visit_Subscript(self, node):
+                return ast.Subscript(self.visit(node.value), node.slice, node.ctx)
+
+            ...
+        """,
+    )
+)
 inputs_renamed = edited("spared", "numbers the names that come in, too, and then nothing defines them")(
     ("last.get(node.id, node.id)", 'last.get(node.id, f"{node.id}_0")')
 )

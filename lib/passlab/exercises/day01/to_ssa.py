@@ -213,6 +213,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     last = value[1]
     times, inputs = Counter(assigned(after)), read_first(before)
+    old, new = len(assigned(before)), sum(times.values())
     duplicate = next((name for name, number in times.items() if number > 1), None)
     clash = next((name for name in inputs if name in times), None)
     did = ""
@@ -223,6 +224,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             f"{clash} is an input and is also assigned: that makes two definitions of one name. "
             f"The input keeps the name; the first assignment needs a new one."
         )
+    elif new < old:
+        did = f"{old} assignments became {new}: each assignment in the original gives exactly one new name."
 
     unknown = [name for name in read_first(after) if name not in inputs and name not in times]
     changed = words(before)
@@ -242,7 +245,6 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("did", not did, did)
     yield Finding("spared", not spared, spared)
 
-    old, new = len(assigned(before)), sum(times.values())
     message = (
         f"{old} assignments became {new}: SSA needs a new name for each assignment, but no copies." if new > old else ""
     )
