@@ -31,10 +31,14 @@ def hidden(seed: int) -> list[Case]:
         "neighbours, mixed up": ([base + 4 * lane for lane in lanes], 4),
         "two addresses": ([base + 4096 * (lane % 2) for lane in range(32)], 8),
         "far apart": ([base, base + 2**40, *([None] * 30)], 4),
+        "as far apart as can be": ([base, 2**47 + base, *([None] * 30)], 4),
         "far out": ([2**40 + base + 96 * lane for lane in range(32)], 4),
         "elements of 12 bytes": ([base + shift + 12 * lane for lane in range(32)], 12),
         "a sector of each line": ([base + 128 * lane + 96 for lane in range(32)], 8),
         "12 bytes, up to the edge of a sector": ([base + 32 * lane + 20 for lane in range(32)], 12),
+        "3 bytes, the last across the edge of a sector": ([base + 30] + [None] * 31, 3),
+        "5 bytes, the last across the edge of a sector": ([base + 28] + [None] * 31, 5),
+        "15 bytes, the last across the edge of a line": ([base - 14] + [None] * 31, 15),
         "two lanes, both across the edge of a sector": ([base + 30, base + 31] + [None] * 30, 4),
         "anywhere": ([rng.randrange(2**16) for _ in range(32)], rng.choice([1, 2, 4, 8, 16])),
         "anywhere, with a mask": (some, 8),
@@ -110,6 +114,16 @@ def four_to_a_line(addresses, size):
 @wrong("spared", "rounds the size up to a power of two")
 def rounded_size(addresses, size):
     return by_bytes(addresses, 1 << (size - 1).bit_length())
+
+
+@wrong("did", "takes an odd size for the even one below it: elements have 2, 4, 8 bytes, or 1")
+def even_size(addresses, size):
+    return by_bytes(addresses, max(1, size // 2 * 2))
+
+
+@wrong("did", "keeps 44 bits of each address, where the text allows 48")
+def fewer_bits(addresses, size):
+    return by_bytes([at if at is None else at % 2**44 for at in addresses], size)
 
 
 @wrong("spared", "counts a block again after another: two lanes that cross one edge want four sectors")
