@@ -250,6 +250,61 @@ done:
 """)
 
 
+#: The last operand is assigned in between.
+LAST = parse("""
+program last(x, y, z)
+entry:
+  a = sub x y
+  b = select x y z
+  z = neg z
+  c = select x y z
+  y = neg y
+  d = sub x y
+  return a b c d
+""")
+
+#: Comparisons and `not`, each twice, and a clamp with its limits the other way round.
+TWICE = parse("""
+program twice(x, y, z)
+entry:
+  a = lt x y
+  b = le x y
+  c = gt x y
+  d = ge x y
+  e = not x
+  f = clamp x y z
+  a = lt x y
+  b = le x y
+  c = gt x y
+  d = ge x y
+  e = not x
+  g = clamp z y x
+  return a b c d e f g
+""")
+
+#: A result that is printed, one operand twice, a copy of a variable to itself, a copied last operand, a parameter that
+#: holds a result, and constants that differ in the sign.
+KEPT = parse("""
+program kept(x, y, z)
+entry:
+  a = add x x
+  print a
+  a = add x x
+  x = copy x
+  a = add x x
+  b = select x y z
+  c = copy z
+  b = select x y c
+  z = mul x y
+  b = mul x y
+  a = const 3
+  b = const -3
+  c = sub x a
+  a = sub x b
+  return a b c z
+""")
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     programs = [*drawn(rng, 8, 9), *drawn(rng, 4, 7, jumps=True)]
@@ -266,6 +321,9 @@ def hidden(seed: int) -> list[Case]:
         program_case("several holders", HOLDERS),
         program_case("no holder any more", GONE),
         program_case("handed on from turn to turn", SHIFTED),
+        program_case("the last operand is assigned", LAST),
+        program_case("comparisons twice", TWICE),
+        program_case("what keeps a value", KEPT),
         *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
     ]
 
@@ -489,6 +547,15 @@ all_turned = edited("spared", "sub x y and sub y x are the same value")(
 )
 operands_stay = edited("spared", "an assignment to an operand is overlooked")(
     ("... and line.dest not in value[1:]", "...")
+)
+last_stays = edited("spared", "an assignment to the first operand only makes a result another value")(
+    ("... and line.dest not in value[1:]", "... and line.dest not in value[1:2]")
+)
+no_comparisons = edited("did", "a comparison is not an operation that can be redundant")(
+    ('line.op != "copy"', 'line.op not in ("copy", "lt", "le", "gt", "ge")')
+)
+without_sign = edited("spared", "constants that differ in the sign are equal")(
+    ('return ("const", line.value)', 'return ("const", abs(line.value))')
 )
 one_way = edited("spared", "what holds on one of the ways is enough")(("return a & b", "return complete(a | b)"))
 pessimist = edited("did", "before its first visit a block has no equations: loops lose theirs")(
