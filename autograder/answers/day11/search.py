@@ -11,8 +11,8 @@ from passlab.exercises.day11.search import search_case, travelled
 from passlab.given.day11.search import Board
 from passlab.judge import Case
 
-#: What a quarter of the budget has to gain on a case: more than the bar, which is 1.27. Where it gains less, the bar may
-#: be near the best that there is, and luck decides: at 1.24, a plain annealing over the whole grid got 1.26.
+#: What a quarter of the budget has to gain on a case: more than the bar, which is 1.27. Where it gains less, the bar
+#: may be near the best that there is, and luck decides: at 1.24, a plain annealing over the whole grid got 1.26.
 SHORT, ROOM = 25_000, 1.29
 
 
