@@ -140,6 +140,10 @@ def hidden(seed: int) -> list[Case]:
         "left for the next turn, two loops": straight(
             loop(alloc("a", "b", size=n), loop(copy("x", "a", n), to_y("a"), copy("x", "b", n), to_y("b"), i="j"))
         ),
+        "left for the next turn of the outer loop": straight(
+            alloc("a", "b", size=n),
+            loop(loop(copy("x", "a", n), to_y("a"), i="j"), loop(copy("x", "b", n), to_y("b"), i="k")),
+        ),
         "new in each turn": straight(
             loop(fresh("a", "x"), to_y("a"), fresh("b", "x"), to_y("b")), fresh("c", "x"), to_y("c"),
             loop(fresh("d", "x")),
@@ -342,6 +346,12 @@ outermost = edited(
     (
         "at.parent_block() is not buffer.parent_block()",
         "at.parent_op() is not None and at.parent_op().name != 'func.func'",
+    )
+)
+innermost = edited("spared", "lets a use count for the innermost loop around it, and not for those further out")(
+    (
+        "while at.parent_block() is not buffer.parent_block(): ...",
+        "if at.parent_block() is not buffer.parent_block(): ...",
     )
 )
 returned_ends = edited("spared", "does not count a return as a use")(
