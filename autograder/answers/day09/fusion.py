@@ -271,6 +271,27 @@ def hidden(seed: int) -> list[Case]:
             program(flat, [one("a", x, out=(0,), op="math.exp", sums=1), one("b", ("a", "d0"), y)], ["b"]),
             "spared",
         ),
+        fusion_case(
+            "five producers",
+            program(
+                flat,
+                [
+                    *(one(f"p{i}", x, op=op) for i, op in enumerate([*UNARY, "math.exp", "math.tanh"])),
+                    one("b", *((f"p{i}", BOTH) for i in range(5)), op="arith.subf"),
+                ],
+                ["b"],
+            ),
+            "did",
+        ),
+        fusion_case(
+            "a length that only the result has",
+            program(
+                vectors,
+                [one("a", u, sizes=(n,), out=(0,), op="math.exp"), one("b", ("a", "d0"), op="math.tanh")],
+                ["b"],
+            ),
+            "did",
+        ),
     ]
 
     def draw(i: int) -> Case:
@@ -445,6 +466,9 @@ twins_stay = edited("did", "does not merge equal inputs before it looks for prod
 only_once = edited("did", "fuses one producer for each consumer", core=True)(
     ("while (which := fusible(op)) is not None: ...", "if (which := fusible(op)) is not None: ...")
 )
+inputs_only = edited("did", "takes a loop for known only if an input tells its length, and not by the result")(
+    ("*maps[which + 1 :]", "*maps[which + 1 : -1]")
+)
 any_mention = edited("spared", "takes a loop for known if a map mentions it anywhere")(
     (
         "{expr.position for amap in left for expr in amap.results if isinstance(expr, AffineDimExpr)}",
@@ -495,6 +519,15 @@ def unflagged(module):
 def two_alike(module):
     counts = [Counter(zip(op.inputs, _maps(op), strict=False)) for op in module.walk() if isinstance(op, GenericOp)]
     return module if any(count > 2 for reads in counts for count in reads.values()) else groups(module)
+
+
+@wrong("did", "goes through the module twice, each time with one producer for each consumer")
+def twice_through(module):
+    for _ in range(2):
+        for op in list(module.walk()):
+            if isinstance(op, GenericOp) and op.parent and len(members := _members(op, 2)) == 2:
+                _fused(op, members)
+    return module
 
 
 @wrong("did", "returns the module as it is", core=True)
