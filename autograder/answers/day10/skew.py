@@ -40,6 +40,14 @@ def hidden(seed: int) -> list[Case]:
         "heat-3d": stencil("t i j k", *flow_of((0, 0, 0), *around)),
         # j + t reaches 1, 1, 0 and 1; j + t - i adds up to less, 0, 2, 0 and 0, but reaches farther.
         "four mixed distances": stencil("t i j", (0, 1, 1), (1, -1, 0), (1, 0, -1), (1, 1, 0)),
+        # j - i and j - t reach 1
+        "a drift along a row": stencil("t i j", (1, 0, 0), (0, 1, 1), (0, 1, 2)),
+        "a drift of a plane": stencil("t i j", (1, 0, 1), (1, 0, 2), (0, 1, 0)),
+        # j + 7t + 7i; k + 3t + 3i + 3j
+        "three loops, and far to the left": stencil("t i j", (0, 1, -7), (1, -1, 0)),
+        "four loops, each skewed by all outside": stencil(
+            "t i j k", (0, 0, 1, -3), (0, 1, -1, 0), (1, -1, 0, 0), (1, 0, 0, 0)
+        ),
     }
     far = rng.randint(5, 9)
     parts["a far neighbour"] = stencil("t i", *flow_of((-far,), (0,), (far,)))
@@ -161,6 +169,21 @@ def by_the_longest(domain, dependences):
     return _by_rows(vectors, max(abs(step) for vector in vectors for step in vector))
 
 
+@wrong("did", "tries small multiples where there are several iterators outside")
+def few_of_several(domain, dependences):
+    vectors = _vectors(dependences)
+    return _schedule(_best(vectors, most=5 if len(vectors[0]) > 2 else None))
+
+
+@wrong("did", "skews a dimension by two iterators at most")
+def by_two_at_most(domain, dependences):
+    rows = _best(_vectors(dependences))
+    for row in rows:
+        if sum(map(bool, row)) > 3:
+            row[0] = 0
+    return _schedule(rows)
+
+
 @wrong("did", "tries multiples up to 12: more is never needed")
 def up_to_a_dozen(domain, dependences):
     return _schedule(_best(_vectors(dependences), most=12))
@@ -175,6 +198,26 @@ never_back = edited("cost", "multiples are never negative: what goes forward is 
     (
         '(f"0 <= {step} <= reach" for step in steps)',
         '([*(f"0 <= {step} <= reach" for step in steps), *(f"{m} >= 0" for m in multiples)])',
+    )
+)
+
+never_back_but_in_time = edited("cost", "only multiples of the outermost iterator may be negative")(
+    (
+        '(f"0 <= {step} <= reach" for step in steps)',
+        '([*(f"0 <= {step} <= reach" for step in steps), *(f"{m} >= 0" for m in multiples[1:])])',
+    )
+)
+never_back_but_by_the_next = edited("cost", "only multiples of the next iterator outside may be negative")(
+    (
+        '(f"0 <= {step} <= reach" for step in steps)',
+        '([*(f"0 <= {step} <= reach" for step in steps), *(f"{m} >= 0" for m in multiples[:-1])])',
+    )
+)
+least_distance = edited("cost", "makes the smallest distance as small as it can be, not the largest")(
+    (
+        '" and ".join(f"0 <= {step} <= reach" for step in steps)',
+        '" and ".join(f"0 <= {step}" for step in steps) + " and (" '
+        '+ " or ".join(f"{step} <= reach" for step in steps) + ") and reach >= 0"',
     )
 )
 
