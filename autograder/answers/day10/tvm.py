@@ -51,6 +51,8 @@ def hidden(seed: int) -> list[Case]:
         transpose("tiles from the last", f"floor(-{row}/{a + 1}), {column}, {row}", can=False),
         transpose("a tile and the other added", f"floor({row}/{a}) + {column}, {row}", can=False),
         transpose("halves of odd tiles", "floor(j/5), floor(j/2), i, j", can=False),
+        transpose("two tiles added", f"floor(i/{a}) + floor(j/{b}), i, j", can=False),
+        transpose("tiles that cut tiles, in larger ones", "floor(i/12), floor(i/4), floor(i/6), j, i", can=False),
     ]
 
 
@@ -198,6 +200,16 @@ common_factor = edited("spared", "tiles of four and of six share tiles of two")(
         "if finest and finest % n:\n            return None",
         "if finest:\n            n = isl.Val(n).gcd(isl.Val(finest)).to_python()",
     )
+)
+
+one_floor = edited("spared", "reads the first floor of a dimension, and overlooks another that is added to it")(
+    (
+        "not (value - inside.floor()).is_cst()",
+        "value.dim(isl.dim_type.div) < 2 and not (value - inside.floor()).is_cst()",
+    )
+)
+cut_by_the_largest = edited("spared", "tiles cut each other if they do not divide the largest one")(
+    ("finest and finest % n", "finest and grains[variable][0] % n")
 )
 
 
