@@ -113,9 +113,15 @@ def _latest(submission: Submission) -> str:
 
 
 def written(nb: NotebookNode) -> str:
-    """Return a notebook as the text of its file, as `nbformat.v4.writes` does in three times the time."""
+    """Return a notebook as the text of its file, as `nbformat.v4.writes` does in three times the time.
+
+    Half a character stays half a character, which has no encoding: `errors="replace"` writes a question mark.
+    """
     copy = strip_transient(split_lines(nbformat.from_dict(msgspec.to_builtins(nb))))
-    return msgspec.json.format(msgspec.json.encode(copy, order="sorted"), indent=1).decode() + "\n"
+    try:
+        return msgspec.json.format(msgspec.json.encode(copy, order="sorted"), indent=1).decode() + "\n"
+    except UnicodeEncodeError:  # half a character, in an output or a message
+        return nbformat.v4.writes(nb) + "\n"
 
 
 def write_submitted(paper: GradedSubmission, folder: Path) -> None:
