@@ -50,6 +50,16 @@ def _inside() -> nn.Module:
     return net(lambda self, x: self.gate(self.act(x)) - torch.relu(x), gate=swapping.Gate(), act=nn.ReLU())
 
 
+def _used_by_layers() -> nn.Module:
+    """Return two ReLUs that the graph shares with layers: one under the layer's name, one under a name of its own."""
+    other = swapping.Gate()
+
+    def forward(self, x):
+        return self.gate(x) - self.gate.act(x - 0.1), self.act(x) + self.other(-x)
+
+    return net(forward, gate=swapping.Gate(), act=other.act, other=other)
+
+
 def _by_position() -> fx.GraphModule:
     """Return F.relu(x, True) and F.relu(x, False) with positional flags: tracing writes keywords."""
     graph = fx.Graph()
@@ -92,6 +102,7 @@ def hidden(seed: int) -> list[Case]:
         ("activations of all sorts", _others, (0.02, 0.4)),
         ("one module under two names", _twice, (1.1, 2.0)),
         ("a ReLU inside a layer", _inside, (-0.5, -0.1)),
+        ("ReLUs that layers use, too", _used_by_layers, (0.5, 0.9)),
     ):
         inputs = seeded(lambda: (torch.randn(3, 4),), seed)
         add(name, lambda make=make: swapping.graph_of(seeded(make)()), inputs, slopes=slopes)
@@ -133,6 +144,23 @@ def inside_layers(gm, slope):
         for name, part in module.named_children():
             if type(part) is nn.ReLU:
                 setattr(module, name, nn.LeakyReLU(slope, part.inplace))
+    return _swap(gm, slope)
+
+
+@wrong("spared", "sets LeakyReLU in the place of a module that a layer uses, too")
+def in_its_place(gm, slope):
+    for node in gm.graph.nodes:
+        if node.op == "call_module" and _in_place(node, gm) is not None:
+            gm.set_submodule(node.target, nn.LeakyReLU(slope, _in_place(node, gm)))
+    return _swap(gm, slope)
+
+
+@right("sets a LeakyReLU beside the old module, inside a layer if that is where it was")
+def beside_the_old(gm, slope):
+    for node in gm.graph.nodes:
+        if node.op == "call_module" and _in_place(node, gm) is not None:
+            gm.add_submodule(f"{node.target}_leaky", nn.LeakyReLU(slope, _in_place(node, gm)))
+            node.target += "_leaky"
     return _swap(gm, slope)
 
 

@@ -130,10 +130,19 @@ def in_place(node: fx.Node, gm: nn.Module) -> bool | None:
     return None
 
 
-def _described(node: fx.Node, gm: nn.Module) -> str:
+def _layer(module: nn.Module | None, old: nn.Module) -> str:
+    """Describe a module with the parts that its class has in the old graph: a part that is new there is unused."""
+    if module is None:
+        return "None"
+    known = {name for other in old.modules() if type(other) is type(module) for name, _ in other.named_children()}
+    parts = [f"{name}: {_layer(part, old)}" for name, part in module.named_children() if name in known]
+    return f"{module._get_name()}({', '.join([module.extra_repr(), *parts]).removeprefix(', ')})"
+
+
+def _described(node: fx.Node, gm: nn.Module, old: nn.Module) -> str:
     """Describe what a node calls, regardless of where its operands come from."""
     if node.op == "call_module":
-        return f"{node.op} {_module(gm, node.target)!r}"
+        return f"{node.op} {_layer(_module(gm, node.target), old)}"
     constants = [arg for arg in node.args if not isinstance(arg, fx.Node)] if node.op == "call_function" else []
     parts = (getattr(node.target, part, None) for part in ("__module__", "__name__"))
     target = node.target if isinstance(node.target, str) else ".".join(str(part) for part in parts if part)
@@ -155,12 +164,12 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         did = f"{and_more(n.name for n in relus)} still computes ReLU: the {form} form ({line(after, relus[0].name)})."
 
     others = [node for node in before.graph.nodes if in_place(node, before) is None]
-    surplus = Counter(_described(node, after) for node in after.graph.nodes)
-    surplus.subtract(_described(node, before) for node in others)
-    missing = [node for node in others if surplus[_described(node, before)] < 0]
+    surplus = Counter(_described(node, after, before) for node in after.graph.nodes)
+    surplus.subtract(_described(node, before, before) for node in others)
+    missing = [node for node in others if surplus[_described(node, before, before)] < 0]
     spared = ""
     if missing:
-        callee = _described(missing[0], before).split(" ", 1)[1]
+        callee = _described(missing[0], before, before).split(" ", 1)[1]
         spared = (
             f"{missing[0].name} calls {callee.strip(' []')}, which is not a ReLU, but it is missing from your graph."
         )
