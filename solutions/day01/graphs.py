@@ -68,7 +68,7 @@ draw(
 #   `operator`), a keyword `inplace=True`, or a module with `inplace=True`; also `clone` and `contiguous`.
 # - **shape**: `reshape` `view` `flatten` `unflatten` `transpose` `t` `permute` `expand` `squeeze` `unsqueeze` `cat`
 #   `stack` `chunk` `split` `size` `getitem` `getattr`, as function or method, and the modules `nn.Flatten` and
-#   `nn.Unflatten`.
+#   `nn.Unflatten`. (Torch has more of them, such as `view_as` and `expand_as`; they do not occur in these graphs.)
 # - **control**: `torch._assert`.
 # - **compute**: everything else.
 
@@ -639,9 +639,9 @@ def to_ssa(source: str) -> tuple[str, dict[str, str]]:
          Each assignment in the original gives exactly one new name; the choice of names
          is free. A name that comes in from outside keeps its name, and nothing is
          assigned to it. There are no augmented assignments left, for they read and
-         write one name, and no copies are added. Nothing but names of variables
-         changes; how the text is spaced and quoted does not matter (`ast.unparse` is
-         welcome).
+         write one name, and no copies are added, such as `b_1 = a_1` for `a = b = 2`.
+         Nothing but names of variables changes; how the text is spaced and quoted does
+         not matter (`ast.unparse` is welcome).
 
     Example: to_ssa("x = x + 1\\ny = x\\nx *= y - 1\\n") may give
 

@@ -207,6 +207,19 @@ def copies_inputs(source):
     return "".join(f"{new} = {old}\n" for old, new in copies.items()) + ast.unparse(renamed), last
 
 
+@wrong("cost", "writes `a = b = e` as `a = e` and `b = a`: the second is a copy")
+def chains_as_copies(source):
+    lines = []
+    for statement in map(_as_assign, ast.parse(source).body):
+        first, *others = statement.targets
+        parts = [statement]
+        if isinstance(first, ast.Name):
+            parts = [ast.Assign([first], statement.value)]
+            parts += [ast.Assign([target], ast.Name(first.id, ast.Load())) for target in others]
+        lines += [ast.unparse(ast.fix_missing_locations(part)) for part in parts]
+    return _rename("\n".join(lines), _counter(source))
+
+
 @wrong("did", "drops `y = x` and reads x in place of y from then on: that removes a copy of the original")
 def drops_copies(source):
     text, last = _rename(source, _counter(source))
