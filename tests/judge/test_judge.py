@@ -15,7 +15,7 @@ from autograder.authoring import answers
 from autograder.engine import wire
 from passlab import exercises
 from passlab.fx.judge import judge_pass, rebuild, why_not_valid
-from passlab.judge import Case, Exercise, Finding, judge, plain_numbers, run
+from passlab.judge import Case, Exercise, Finding, conclude, judge, plain_numbers, run
 from passlab.process import clock
 
 Pair = namedtuple("Pair", ["a", "b"])
@@ -354,6 +354,19 @@ def test_verdicts_that_only_unbuildable_cases_are_about_are_given_but_not_to_a_s
     assert judge(exercise(), good, cases).ok
     assert not judge(exercise(), stub, cases[::-1]).attempted
     assert not judge(exercise(), stub, cases[::-1]).points
+
+
+def test_nothing_is_earned_where_no_case_can_be_built():
+    def stub(gm):
+        raise NotImplementedError
+
+    cases = [Case("broken", unbuildable), Case("broken, too", unbuildable, ("same", "did"))]
+    for answer in (good, stub, lambda gm: gm):
+        result = judge(exercise(), answer, cases)
+        assert not result.points and not any(result.verdicts.values())
+        assert result.unbuilt == ["broken", "broken, too"] and "nothing was judged" in result.notes[0]
+    nothing = conclude(exercise(), [], [], unbuilt=cases)
+    assert not nothing.points and nothing.unbuilt == ["broken", "broken, too"]
 
 
 @pytest.mark.parametrize(

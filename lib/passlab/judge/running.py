@@ -231,7 +231,8 @@ def conclude(
 
     Stops taking outcomes after a stub or a timeout. Whatever the cases without an outcome are about is lost: a verdict
     is earned only where every case that is about it was judged. A case that cannot be built is the course's fault and
-    costs nothing: it is left out. `unbuilt`: those that were left out of `cases` before.
+    costs nothing: it is left out, unless no case is left: then nothing was judged, and nothing is earned.
+    `unbuilt`: those that were left out of `cases` before.
     """
     start = time.perf_counter()
     result = Judgement(exercise)
@@ -253,10 +254,12 @@ def conclude(
     result.unbuilt = [case.name for case in out]
     if out and result.attempted:
         rest = [case for case in cases if not any(case is one for one in out)]
-        free = [v for v in exercise.points if not any(case.asks(v) for case in rest)]
+        free = [v for v in exercise.points if rest and not any(case.asks(v) for case in rest)]
         result.findings += [Finding(v, True, case=case.name) for case in out for v in free if case.asks(v)]
         result.notes.append(
             f"{plural(len(out), 'case')} of the course could not be built and cost{'s' * (len(out) == 1)} no points."
+            if rest
+            else "None of the course's cases could be built: nothing was judged, and nothing is earned."
         )
     left = cases[judged:]
     result.findings += [Finding(v, False, case=case.name) for case in left for v in exercise.points if case.asks(v)]
