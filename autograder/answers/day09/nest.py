@@ -14,6 +14,9 @@ from passlab.mlir.nests import expression
 
 MAC = ["%v = arith.mulf %a, %b : f32", "%s = arith.addf %y, %v : f32", "%s"]
 CONSTANT = ["%v = arith.constant 2.5 : f32", "%v"]
+NAMELESS = ["%0 = arith.mulf %a, %a : f32", "%1 = arith.addf %a, %a : f32", "%v = arith.subf %0, %1 : f32", "%v"]
+NAMED_AS_A_LOOP = ["%d0 = arith.mulf %a, %a : f32", "%d0"]
+ONE_IN_VAIN = ["%v = arith.mulf %a, %a : f32", "%u = arith.addf %v, %a : f32", "%v"]
 
 
 def hidden(seed: int) -> list[Case]:
@@ -57,6 +60,10 @@ def hidden(seed: int) -> list[Case]:
         nest_case("index", generic("pp", [("d0", (n,))], [("d0, d1", (n, m))], INDEXED)),
         nest_case("in order, and not a sum", generic("pr", [("d0, d1", (n, m))], [("d0, d1", (n, m))], ["%a"])),
         nest_case("the outs begin with an input", _begun(n)),
+        nest_case("backwards", generic("p", [(f"d0 * -1 + {n - 1}", (n,))], [("d0", (n,))], ["%a"])),
+        nest_case("values without names", generic("p", [("d0", (n,))], [("d0", (n,))], NAMELESS)),
+        nest_case("a value named as a loop", generic("p", [("d0", (n,))], [("d0", (n,))], NAMED_AS_A_LOOP)),
+        nest_case("the last operation is not used", generic("p", [("d0", (n,))], [("d0", (n,))], ONE_IN_VAIN)),
     ]
     return fixed + [nest_case(f"drawn, number {i + 1}", _drawn(rng)) for i in range(12)]
 
@@ -253,6 +260,13 @@ overwrites = edited("same", "overwrites the out with the sum's last term: takes 
         "lines.append(f\"{inside}{values[argument]} = {place if place[0] == 'i' else 0}\")",
     )
 )
+last_operation = edited("same", "writes what the last operation computes, also where an earlier one is yielded")(
+    ("values[value]", "values[value if value in op.body.block.args else result.prev_op.results[0]]")
+)
+names_of_values = edited("same", "tells values apart by their names in the program: some have none")(
+    ("for k, inner in enumerate(body): ...", "for k, inner in ((one.results[0].name_hint, one) for one in body): ...")
+)
+no_minus = edited("same", "takes a number in a map for positive")(("str(expr)", "str(expr).replace('-', '')"))
 no_brackets = edited("valid", "writes out0[] for an array without dimensions")(("index or '()'", "index"))
 loops_reversed = edited("did", "writes the last dimension as the outermost loop")(
     (
@@ -276,4 +290,19 @@ def all_inlined(module):
     lines += [f"{inside}r{k} = {values[value]}" for k, value in enumerate(results)]
     outs = op.body.block.args[len(op.inputs) :]
     lines += [f"{inside}{values[out]} = r{k}" for k, out in enumerate(outs)]
+    return "\n".join(lines)
+
+
+@wrong("same", "calls values by their names in the program: one is called d0 there, and is no loop")
+def named_as_in_the_program(module):
+    op = _only(module)
+    lines = _loops(op)
+    inside, values = " " * len(lines), {argument: _place(op, argument.index) for argument in op.body.block.args}
+    *body, result = op.body.block.ops
+    for number, inner in enumerate(body):
+        name = inner.results[0].name_hint or f"t{number}"
+        lines.append(f"{inside}{name} = {expression(inner, *(values[v] for v in inner.operands))}")
+        values[inner.results[0]] = name
+    lines += [f"{inside}r{k} = {values[value]}" for k, value in enumerate(result.operands)]
+    lines += [f"{inside}{_place(op, len(op.inputs) + k)} = r{k}" for k in range(len(op.outputs))]
     return "\n".join(lines)
