@@ -13,6 +13,7 @@ from autograder.answers.day02._shared import program_of
 from autograder.answers.day02.fold_batchnorm import conv_bn_pairs
 from autograder.answers.day02.fuse_conv_relu import conv_relu_pairs
 from autograder.authoring import answers
+from autograder.authoring.source import answer_of
 from autograder.engine import wire
 from passlab import exercises
 from passlab.exercises.day02._shared import program
@@ -64,6 +65,11 @@ def test_messages_name_the_node_and_what_to_do():
     assert "NaN" in says("day02.equivalent", lambda *a: (False, float("nan"), 0.0))
     assert "one of stride" in says("day02.lost-attribute", lambda *a: "kernel_size")
     assert "(x,)" in says("day02.counterexample", lambda name: (fx.symbolic_trace(nn.ReLU()), torch.ones(1)))
+
+
+def test_the_sources_of_a_fused_node_are_in_the_order_of_the_graph():
+    swapped = answer_of("day02.fuse-conv-relu", changes=[("[conv.name, relu.name]", "[relu.name, conv.name]")])
+    assert "stands for conv and relu" in says("day02.fuse-conv-relu", swapped)
 
 
 # ---------------------------------------------------------------------------------------------------- the seam

@@ -162,6 +162,47 @@ def _sum_and_conv() -> fx.GraphModule:
     )
 
 
+def _keyword_of_relu() -> fx.GraphModule:
+    parts = {"conv": nn.Conv2d(3, 4, 1), "relu": nn.ReLU()}
+    return program(lambda m, x: m.relu(input=m.conv(x)), torch.randn(1, 3, 5, 5), **parts)
+
+
+def _even_kernel() -> fx.GraphModule:
+    conv = nn.Conv2d(3, 4, (2, 4), padding="same")
+    return program(lambda m, x: torch.relu(m.conv(x)), torch.randn(1, 3, 6, 7), conv=conv)
+
+
+def _weight_read() -> fx.GraphModule:
+    conv = nn.Conv2d(3, 4, 1)
+    return program(lambda m, x: torch.relu(m.conv(x)) * m.conv.weight.sum(), torch.randn(1, 3, 5, 5), conv=conv)
+
+
+def _used_by_keyword() -> fx.GraphModule:
+    def body(m, x):
+        y = m.conv(x)
+        return torch.sub(torch.relu(y), other=y)
+
+    return program(body, torch.randn(1, 3, 5, 5), conv=nn.Conv2d(3, 4, 1))
+
+
+def _named_relu() -> fx.GraphModule:
+    parts = {"conv": nn.Conv2d(3, 4, 1), "relu": nn.GELU()}
+    return program(lambda m, x: m.relu(m.conv(x)), torch.randn(1, 3, 5, 5), **parts)
+
+
+def _other_convolutions() -> fx.GraphModule:
+    def body(m, x):
+        return torch.relu(F.conv1d(x[0], m.line)), torch.relu(F.conv_transpose2d(x, m.image))
+
+    parts = {"line": nn.Parameter(torch.randn(4, 5, 3)), "image": nn.Parameter(torch.randn(3, 3, 2, 2))}
+    return program(body, torch.randn(1, 3, 5, 5), **parts)
+
+
+def _names_taken_again() -> fx.GraphModule:
+    names = tuple(f"{name}{end}" for name in TAKEN for end in ("", "_", "_0", "_1", "_2"))
+    return names_of_weights(lambda m, x: torch.relu(m.conv(x)), names, conv=nn.Conv2d(3, 3, 1))
+
+
 def hidden(seed: int) -> list[Case]:
     """Return random nets, models of the zoo, a generated program, traps."""
     nets = [net_case(f"random net {i}", f"{seed}/{i}", _conv_relu_layer, conv_relu_pairs, 3 + 4 * i) for i in range(3)]
@@ -196,6 +237,20 @@ def hidden(seed: int) -> list[Case]:
             *KEPT,
         ),
         rewrite_case("a ReLU further down", _sum_and_conv, Rewrite(why="the ReLU is not of the convolution"), *KEPT),
+        rewrite_case("the operand of a ReLU module by keyword", _keyword_of_relu, Rewrite(("conv → relu",))),
+        rewrite_case("as much padding as an even kernel needs", _even_kernel, Rewrite(("conv → relu",))),
+        rewrite_case("a weight that something else reads", _weight_read, Rewrite(("conv → relu",))),
+        rewrite_case(
+            "a second use by keyword", _used_by_keyword, Rewrite(why="the subtraction reads conv, too"), *KEPT
+        ),
+        rewrite_case("a GELU under the name relu", _named_relu, Rewrite(why="the module relu is a GELU"), *KEPT),
+        rewrite_case(
+            "functions of other convolutions",
+            _other_convolutions,
+            Rewrite(why="conv1d and conv_transpose2d are other functions"),
+            *KEPT,
+        ),
+        rewrite_case("names that are taken, and their successors", _names_taken_again, Rewrite(("conv → relu",))),
     ]
     zoo = [zoo_case(name, conv_relu_pairs) for name in ("skip", "residual")]
     return [*visible(), *nets, *traps, *zoo, _generated_case(seed, conv_relu_pairs)]
@@ -331,6 +386,36 @@ free_of_modules = edited("valid", "asks only modules whether a name is taken: a 
 relu6_modules = edited("spared", "takes nn.ReLU6 for a ReLU")(("... is nn.ReLU", "... in (nn.ReLU, nn.ReLU6)"))
 clamps = edited("spared", "takes every clamp_min for a ReLU, whatever its bound")(
     ('{..., ..., (..., "relu")}', '{..., ..., (..., "relu"), ("call_method", "clamp_min")}')
+)
+positional_relu = edited("did", "finds the operand of a ReLU module by position only")(
+    ("if not is_relu(relu): ...", "if not is_relu(relu) or (relu.op == 'call_module' and relu.kwargs): ...")
+)
+symmetric_padding = edited("same", 'writes padding="same" as equal numbers, which no even kernel has')(
+    (
+        "conv.padding, conv.dilation",
+        """tuple(d * (k - 1) // 2 for d, k in zip(conv.dilation, conv.kernel_size)) if conv.padding == "same"
+        else conv.padding, conv.dilation""",
+    )
+)
+deletes_modules = edited("valid", "deletes a convolution that no node calls any more, though its weight is read")(
+    (
+        "gm.graph.erase_node(conv)",
+        """gm.graph.erase_node(conv)
+if conv.op == "call_module" and not gm.graph.find_nodes(op="call_module", target=conv.target):
+    gm.delete_submodule(conv.target)""",
+    )
+)
+counts_positional_uses = edited("spared", "looks for other users among positional operands only")(
+    ("len(conv.users) != 1", 'sum(conv in u.args or u.op == "output" for u in conv.users) != 1')
+)
+relu_by_name = edited("spared", "takes a module with the name relu for a ReLU, whatever it is")(
+    ("return ... is nn.ReLU", 'return ... is nn.ReLU or node.target == "relu"')
+)
+any_convolution = edited("spared", "takes conv1d and conv_transpose2d for conv2d")(
+    ("conv.target is F.conv2d", "conv.target in (F.conv1d, F.conv2d, F.conv_transpose2d)")
+)
+free_after_one_step = edited("valid", "takes the second choice of a name without asking whether it is free, too")(
+    ('free_name(f"{name}_")', 'f"{name}_"')
 )
 
 EQUIVALENT = {

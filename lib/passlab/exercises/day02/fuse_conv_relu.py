@@ -103,10 +103,10 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
 def _unnamed(expect: Rewrite, value: dict[str, Any]) -> str:
     """Return a message about a fused pair that no fused node says it stands for, or ""."""
     gm = value["graph"]
-    stated = [set(value["sources"].get(n.name, ())) for n in live(gm) if op_of(gm, n) == "conv2d_relu"]
+    stated = [value["sources"].get(n.name) for n in live(gm) if op_of(gm, n) == "conv2d_relu"]
     for pair in expect.matches:
         conv, relu = pair.split(" → ")
-        if {conv, relu} not in stated:
+        if [conv, relu] not in stated:
             return (
                 f"No fused node says that it stands for {conv} and {relu}. "
                 f'Give it meta["from_node"] = [conv.name, relu.name].'
