@@ -49,6 +49,8 @@ def hidden(seed: int) -> list[Case]:
         grids("two sides are as fast", Stencil(4, 1, 2), 8, 1, [1, 2, 4, 8], rng.randint(0, 3)),
         grids("an efficiency of one half, strong", Stencil(2, 6, 3), 8, 2, [1, 2, 4, 8], 2),
         grids("an efficiency of one half, weak", Stencil(2, 5, 1), 8, 3, [1, 2, 4, 8], 1),
+        grids("a cycle below one half, weak", Stencil(7, 1, 0), 8, 1, [1, 2, 4, 8], 1),
+        grids("one core is the fastest", Stencil(1, 1, rng.randint(20, 40)), 8, 1, [1, 2, 4, 8], rng.randint(0, 3)),
         grids("halo and sums alike, strong", Stencil(2, 6, 2), 8, 1, [1, 2, 4, 8], 1),
         grids("halo and sums alike, weak", Stencil(1, 3, 1), 8, 2, [1, 2, 4, 8], 2),
     ]  # fmt: skip
@@ -114,6 +116,12 @@ first_minimum = edited("did", "the fastest grid is the last before the first tha
         "min(sides, key=lambda p: sum(strong[p]))",
         "next((p for p, q in zip(sides, sides[1:]) if sum(strong[q]) >= sum(strong[p])), sides[-1])",
     )
+)
+several = edited("did", "takes one core for slower than several")(
+    ("min(sides, key=lambda p: sum(strong[p]))", "min(sides[1:] or sides, key=lambda p: sum(strong[p]))")
+)
+whole_half = edited("did", "rounds half of the cycles down before it compares")(
+    ("0.5 * cores(p) * sum(table[p])", "cores(p) * sum(table[p]) // 2")
 )
 always_sums = edited("cost", "blames the sums for everything")(
     ('"halo" if table[p][1] >= table[p][2] else "sums"', '"sums"')
