@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.fx.node import map_arg
+from torch.nn import functional as F
 
 from autograder.answers.day03._shared import generated
 from autograder.authoring.answers import edited, plain, right, wrong
@@ -186,6 +187,74 @@ def numbers_alone(m: Any, x: fx.Proxy) -> fx.Proxy:
     return x * (new(x, torch.arange, 4) * 2) + new(x, torch.rand, 4)
 
 
+@case(
+    "names of parts that are taken",
+    graph(..., (2, 3), w=(2, 3), **dict.fromkeys(TAKEN, lambda: nn.Sequential(nn.ReLU()))),
+    did=[most("tanh", 0, NEVER)],
+)
+def parts_taken(m: Any, x: fx.Proxy) -> fx.Proxy:
+    for name in TAKEN:
+        x = getattr(m, name)(x)
+    return x + torch.tanh(m.w)
+
+
+@case("a size is compared", graph(..., (2, 3), w=(2, 3)), did=[most(op, 0, NEVER) for op in ("size", "eq")])
+def compared(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x.sum(0, keepdim=m.w.size(0) == 2)
+
+
+@case("a size is returned", graph(..., (2, 3), w=(2, 3)), did=[most("size", 0, NEVER)])
+def size_returned(m: Any, x: fx.Proxy) -> tuple:
+    return x + 1, m.w.size(1)
+
+
+@case("an operand by name is an input", graph(..., (2, 3), w=(2, 3)), did=[most("exp", 0, NEVER)])
+def input_by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.add(torch.exp(m.w), other=x)
+
+
+@case(
+    "a weight of doubles, and a dropout that is switched off",
+    graph(..., (2, 3), w=torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64), b=(3,)),
+    did=[most("exp", 0, NEVER), most("dropout", 0, "It is switched off, and so it is pure.")],
+)
+def doubles(m: Any, x: fx.Proxy) -> tuple:
+    return x + F.dropout(m.b, 0.5, False), x + torch.exp(m.w)
+
+
+@case(
+    "nothing but empty tensors",
+    graph(..., (2, 3), w=(2, 3), none=(0, 3)),
+    0,
+    did=[most("exp", 0, "An empty tensor has no bytes, which are not more than the limit.")],
+    spared=[least("tanh", 1, "Its result has 24 bytes; the limit is 0.")],
+)
+def empty(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x, torch.exp(m.none)]) + torch.tanh(m.w)
+
+
+@case(
+    "an assertion, and a call that nothing is known about",
+    graph(..., (4, 3), w=(4, 3), v=(4, 3)),
+    did=[most("exp", 0, NEVER)],
+    spared=[
+        least("_assert", 1, "It may stop the program: it is not pure."),
+        least("pca_lowrank", 1, "Its effects are 'unknown', so it stays (it draws, in fact)."),
+    ],
+)
+def impure(m: Any, x: fx.Proxy) -> fx.Proxy:
+    torch._assert(m.w.size(0) == 4, "four rows")
+    return x + torch.exp(m.w) + torch.pca_lowrank(m.v, 2)[1].sum() * 0
+
+
+def trained() -> fx.GraphModule:
+    gm = graph(lambda m, x: x + torch.exp(m.w).t(), (2, 3), w=(3, 2))()
+    return gm.requires_grad_(True)
+
+
+trained_weight = case("a weight that is trained", trained, did=[most("exp", 0, NEVER), most("t", 0, NEVER)])
+
+
 def plain_chain(length: int) -> Case:
     @core
     @case(
@@ -281,6 +350,14 @@ def hidden(seed: int) -> list[Case]:
         also_plain,
         names_taken,
         numbers_alone,
+        parts_taken,
+        compared,
+        size_returned,
+        input_by_name,
+        doubles,
+        empty,
+        impure,
+        trained_weight,
         *generated("constant-folding", rng, 4, 25, NEVER, only=("constant", "pointwise", "views", "random", "dead")),
     ]
 
@@ -464,7 +541,7 @@ leaves_leftovers = edited(
 parameters = edited("did", "makes parameters of what it folds, which an optimizer would train")(
     (
         "gm.register_buffer(name, value.clone())",
-        "gm.register_parameter(name, nn.Parameter(value.clone(), requires_grad=False))",
+        "gm.register_parameter(name, nn.Parameter(value.clone()))",
     )
 )
 positional = edited("did", "leaves a call with operands by name alone")(
@@ -472,6 +549,38 @@ positional = edited("did", "leaves a call with operands by name alone")(
 )
 weights_only = edited("did", "a constant is made of weights: what is made of numbers alone stays")(
     ("varies = ...", 'varies = ... or not (node.all_input_nodes or node.op == "get_attr")')
+)
+
+attributes = edited("did", "sets an attribute of gm, which no state_dict holds and no .to() moves")(
+    ("gm.register_buffer(name, value.clone())", "setattr(gm, name, value.clone())")
+)
+floats = edited("same", "turns each constant into float32")(("value.clone()", "value.clone().float()"))
+state_names = edited("valid", "looks for free names among parameters and buffers: a part has a name, too")(
+    ("hasattr(gm, name)", "name in gm.state_dict()")
+)
+assertions = edited("spared", "an assertion about constants is not worth a node")(
+    ("effects(node)", 'effects(node) - {"stops"}')
+)
+bare_dropouts = edited("did", "takes each dropout for a draw, whether it is switched on or not")(
+    ("varies = ...", "varies = ... or node.target is F.dropout")
+)
+untrained = edited("did", "leaves weights that an optimizer trains alone")(
+    ("varies = ...", 'varies = ... or (node.op == "get_attr" and operator.attrgetter(node.target)(gm).requires_grad)')
+)
+unnamed = edited("valid", "asks only the positional operands whether they are constant")(
+    ("n not in constant", "n not in constant and n not in node.kwargs.values()")
+)
+no_limit_of_zero = edited("spared", "a limit of 0 is no limit")(
+    (SMALL, f"{SMALL.removesuffix('limit')}(limit or 1 << 20)")
+)
+some_elements = edited("did", "leaves empty tensors alone")(
+    ("isinstance(value, torch.Tensor)", "isinstance(value, torch.Tensor) and value.numel()")
+)
+no_flags = edited("did", "puts integers, floats and shapes into operands, but no booleans")(
+    ("isinstance(value, bool | int | float | torch.Size)", "type(value) in (int, float, torch.Size)")
+)
+calls_only = edited("did", "puts numbers into calls, and not into the output")(
+    ("list(node.users)", '[user for user in node.users if user.op != "output"]')
 )
 
 
