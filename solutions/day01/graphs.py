@@ -349,8 +349,8 @@ def match_onnx(
          ("same", [one name]): one ONNX node does its work, and no other FX node's;
          ("merged", [one name]): one ONNX node does its work and that of another FX
              node, which has the same entry;
-         ("split", [several names]): several ONNX nodes share its work; their order is
-             free;
+         ("split", [several names]): several ONNX nodes share its work, each of them
+             once, in any order;
          ("gone", []): nothing is left of it.
 
     Example: for the block drawn above and the ONNX graph below it, with your exporter's

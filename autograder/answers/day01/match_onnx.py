@@ -95,6 +95,28 @@ def _branches() -> nn.Module:
     return net(forward, act=nn.SiLU(), **{name: nn.Conv2d(3, 3, 1) for name in ("first", "second", "third", "fourth")})
 
 
+def _twins() -> nn.Module:
+    """Return pairs of layers side by side, so that the parts of one stand between those of the other."""
+
+    def forward(self, x):
+        y = self.gelu(self.up[0](x)) * self.gelu(self.up[1](x))
+        return x + self.down[0](self.silu(y)) * self.down[1](self.silu(y * x))
+
+    pairs = {name: nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)) for name in ("up", "down")}
+    return net(forward, **pairs, gelu=nn.GELU(), silu=nn.SiLU())
+
+
+def _one_to_one() -> nn.Module:
+    """Return the layers that the other cases have only by chance, and a convolution that is called twice."""
+
+    def forward(self, x):
+        y = self.six(self.conv(F.relu(self.conv(x))))
+        return torch.add(self.gelu(y) * self.sigmoid(self.pool(y)), self.relu(self.identity(x)))
+
+    acts = dict(six=nn.ReLU6(), gelu=nn.GELU(), sigmoid=nn.Sigmoid(), relu=nn.ReLU(), identity=nn.Identity())
+    return net(forward, conv=nn.Conv2d(3, 3, 1), pool=nn.AdaptiveAvgPool2d(1), **acts)
+
+
 def hidden(seed: int) -> list[Case]:
     both, image, tokens = ("valid", "did", "spared"), (1, 3, 4, 4), (1, 2, 4)
 
@@ -112,6 +134,8 @@ def hidden(seed: int) -> list[Case]:
         *cases,
         exporting.case("renamed and reordered", exporting.conv_block, (1, 2, 4, 4), both, seed=seed),
         exporting.case("four convolutions of one value", _branches, image, both, seed=2),
+        exporting.case("twins", _twins, tokens, both, gelu_is_one=False, seed=9),
+        exporting.case("one to one", _one_to_one, image, both, seed=seed + 2),
         exporting.case("ends in a dropout", _ends_in_dropout, image, both, seed=seed + 1),
     ]
 
@@ -323,20 +347,49 @@ def first_sigmoid(gm, model):
     return matches
 
 
+@wrong(
+    "did", "takes the parts of a split operation by their types, the nearest in the list: twins share it out wrongly"
+)
+def nearest_parts(gm, model):
+    m, matches = _Model(gm, model), _backwards(gm, model)
+    for node in m.working:
+        word, names = matches[node.name]
+        if word == "split":
+            before = m.nodes[: 1 + max(i for i, part in enumerate(m.nodes) if part.name in names)]
+            left, matches[node.name] = list(SPLIT[type(m.module(node))]), ("split", [])
+            for part in reversed(before):
+                if part.op_type in left:
+                    left.remove(part.op_type)
+                    matches[node.name][1].append(part.name)
+    return matches
+
+
+@wrong("valid", "calls a node by the module that it calls: a module may have two calls, and a path has dots")
+def by_path(gm, model):
+    m, matches = _Model(gm, model), _backwards(gm, model)
+    return {node.target if m.module(node) else node.name: matches[node.name] for node in m.working}
+
+
+@wrong("valid", "names a node once for each path that leads to it")
+def once_for_each_path(gm, model):
+    entries = _backwards(gm, model).items()
+    return {name: (word, nodes + nodes[-1:] if word == "split" else nodes) for name, (word, nodes) in entries}
+
+
 last_part_only = edited("did", "looks for one ONNX node for every FX node: finds only the last part of a split one")(
     ('("same" if len(nodes) == 1 else "split", nodes)', '("same", nodes[:1])')
 )
 dropout_has_a_node = edited("did", "gives an operation that does nothing the node that makes its value")(
-    ('("gone", []), value[node]', '("same", [made_by.name]) if made_by else ("gone", []), value[node]')
+    ('("gone", []), value[node]', '("same", [top.name]) if top else ("gone", []), value[node]')
 )
 gelu_is_one_node = edited("did", "does not know that GELU may be written out")(
     ("{nn.Linear: ..., nn.SiLU: ..., nn.GELU: ...}", "{nn.Linear: ..., nn.SiLU: ...}"),
     (
         "if ... or node.name in entries: ...",
         """
-        if ... or node.name in found: ...
+        if ... or node.name in entries: ...
         if value.get(node) not in maker:
-            found[node.name] = ("gone", [])
+            entries[node.name] = ("gone", [])
             continue
         """,
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -274,4 +275,7 @@ def _why_not_an_entry(name: str, entry: Any, types: dict) -> str:
         return f"The entry of {name} must be like ('merged', ['node_Conv_0']); it is {shown(entry)}."
     if entry[0] not in WORDS:
         return f"The word of {name} is {shown(entry[0])}; the words are {', '.join(WORDS)}."
-    return why_not_names(entry[1], types, f"The entry of {name}", owner="the ONNX graph")
+    if reason := why_not_names(entry[1], types, f"The entry of {name}", owner="the ONNX graph"):
+        return reason
+    repeated = next((part for part, times in Counter(entry[1]).items() if times > 1), None)
+    return f"The entry of {name} holds {repeated} more than once." if repeated is not None else ""
