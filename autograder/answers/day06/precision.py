@@ -87,6 +87,34 @@ def columns(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     return x.mean(0), y.mean(0)
 
 
+@planned("dimensions from the end and by name", graph(..., (4, 2048)), "did", "spared", x=(-40.0, 1.0))
+def dimensions(m: Any, x: fx.Proxy) -> tuple:
+    return x.mean(dim=0), torch.mean(x, -2), torch.mean(x, dim=1)
+
+
+@planned("an operand by name", graph(..., (2, 3)), "did", "spared", x=(-4.0, 2.0))
+def by_name(m: Any, x: fx.Proxy) -> tuple:
+    return torch.softmax(input=x * 20_000, dim=1), torch.softmax(input=x, dim=1)
+
+
+@planned("layers in a part", graph(..., (2, 2), part=lambda: torch.nn.Sequential(layer([[2.0, 1.0], [0.5, 0.5]])(),
+         layer([[3e4, -3e4]])())), "did", "spared", x=(1.0, 1.0))  # fmt: skip
+def nested(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.tanh(m.part(x))
+
+
+@planned("a layer of small weights", graph(..., (2, 2), first=layer([[1e-4, 1e-4]])), "did", "spared", x=(-1e5, 1e5))
+def small_weights(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.tanh(m.first(x))
+
+
+@planned("a small constant, and a call that nothing reads", graph(..., (2, 2), w=torch.tensor([1.0, -2.0])), "did",
+         x=(-1.0, 1.0))  # fmt: skip
+def unread(m: Any, x: fx.Proxy) -> fx.Proxy:
+    torch.neg(x)
+    return m.w * x
+
+
 EVERYTHING = ("same", "did", "spared")
 
 
@@ -281,6 +309,12 @@ def inputs_too(gm, ranges):
     return {name for name, (low, high) in ranges.items() if max(-low, high) <= 60_000}
 
 
+@wrong("valid", "names constants that fit, too")
+def constants_too(gm, ranges):
+    constants = [node.name for node in gm.graph.nodes if node.op == "get_attr"]
+    return plain(gm, ranges) | {name for name in constants if max(map(abs, ranges[name])) <= 60_000}
+
+
 operands_only = edited("same", "asks for what is read, not for the result")(("(node, *...)", "..."))
 no_sums = edited("spared", "what happens on the way to a result does not matter")(
     ("magnitudes + on_the_way(gm, node, most)", "magnitudes")
@@ -320,6 +354,27 @@ numbers_too = edited("did", "a number among the operands must fit, too")(
         "if ... <= MOST: ...",
         "magnitudes += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]\nif ... <= MOST: ...",
     )
+)
+by_position = edited("spared", "overlooks an operand that is given by name")(
+    ("(node, *...)", "(node, *[arg for arg in node.args if isinstance(arg, fx.Node)])")
+)
+layers_read = edited("same", "asks of a layer for its weights, its terms and its result, not for what it reads")(
+    ("(node, *...)", '((node,) if node.op == "call_module" else (node, *...))')
+)
+top_layers = edited("valid", "looks for a layer on the top module only: it may lie in a part")(
+    ("gm.get_submodule(node.target)", "getattr(gm, node.target)")
+)
+named_dimensions = edited("did", "a mean over a dimension that is given by name is over all of them")(
+    (
+        "math.prod(shape(node.all_input_nodes[0])) / math.prod(shape(node))",
+        "math.prod(shape(node.all_input_nodes[0])) / (1 if node.kwargs else math.prod(shape(node)))",
+    )
+)
+methods = edited("spared", "takes x.mean(1) for a mean, and torch.mean(x, 1) not")(
+    ('name in ("sum", "mean")', 'node.target in ("sum", "mean")')
+)
+read_calls = edited("did", "leaves out calls that nothing reads")(
+    ('node.op.startswith("call_")', 'node.op.startswith("call_") and node.users')
 )
 
 EQUIVALENT = {

@@ -37,9 +37,8 @@ def bounds(gm: fx.GraphModule, inputs: dict[str, Bounds]) -> dict[str, Bounds]:
 
 def _transfer(gm: fx.GraphModule, node: fx.Node, ranges: dict[str, Bounds]) -> Bounds:
     name = op_name(node, gm)
-    ends = [
-        ranges[a.name] if isinstance(a, fx.Node) else (a, a) for a in node.args if isinstance(a, fx.Node | int | float)
-    ]
+    operands = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, fx.Node | int | float)]
+    ends = [ranges[a.name] if isinstance(a, fx.Node) else (a, a) for a in operands]
     low, high = ends[0]
     if name in ("add", "sub"):
         other = ends[1] if name == "add" else (-ends[1][1], -ends[1][0])
