@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from autograder.answers.day06._shared import corridor, drawn
 from autograder.authoring.answers import edited, right, wrong
@@ -78,6 +79,33 @@ four:
   return c
 """)
 
+#: Once the first block has run, only the way back to it leads to reads of x and n.
+BACK_TO_ENTRY = parse("""
+program again(x, n)
+entry:
+  s = add x x
+  n = sub n s
+  branch n back done
+back:
+  print s
+  jump entry
+done:
+  return s
+""")
+
+#: Variables with the names of blocks, of an operation, and of the text in a constant: none of them is read.
+ALIKE = parse("""
+program alike(loop, done, add, text)
+entry:
+  n = const 'text'
+  branch n loop done
+loop:
+  n = add n n
+  jump done
+done:
+  return n
+""")
+
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
@@ -91,6 +119,8 @@ def hidden(seed: int) -> list[Case]:
         program_case("a corridor", corridor(40)),
         program_case("the entry is in the loop", ENTRY_IN_LOOP),
         program_case("a block that nothing leads to, and no end", ASIDE),
+        program_case("back to the entry", BACK_TO_ENTRY),
+        program_case("names that are no reads", ALIKE),
     ]
     return [*fixed, *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs))]
 
@@ -216,3 +246,21 @@ def led_to(program):
     into, live = predecessors(program), textbook(program)
     aside = [name for name in live if not into[name] and name != program.entry.name]
     return live | {name: [live[name][1], live[name][1]] for name in aside}
+
+
+@wrong("did", "nothing leads back to the entry")
+def entered_once(program):
+    blocks = []
+    for block in program.blocks:
+        targets = tuple(target for target in block.terminator.targets if target != program.entry.name)
+        blocks.append(replace(block, terminator=replace(block.terminator, targets=targets)))
+    return textbook(replace(program, blocks=tuple(blocks)))
+
+
+words = edited("spared", "takes each word of a line that is the name of a variable for a read of it")(
+    ("live.update(line.args)", "live.update({line.op, line.value, *line.args} & set(program.variables))"),
+    (
+        "set(after) | set(block.terminator.args)",
+        "set(after) | {*block.terminator.args, *block.terminator.targets} & set(program.variables)",
+    ),
+)
