@@ -127,6 +127,28 @@ def in_parts(m: Any, x: fx.Proxy) -> tuple:
     return torch.cat(parts), [z, (torch.sigmoid(x),)]
 
 
+def assigned(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y, z = torch.relu(x), torch.exp(x)
+    store(y, 0, 0.0)
+    return z
+
+
+def shaped(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y, z = torch.tanh(x), torch.exp(x)
+    return z * y.shape[0]
+
+
+def detached(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y, z = torch.relu(x), torch.tanh(x)
+    v, w = y[1:].detach(), z.data
+    torch.exp(x)
+    return torch.cat([v, w])
+
+
+def dropped(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.exp(m.drop(x))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n = rng.randint(3, 6)
@@ -146,6 +168,10 @@ def hidden(seed: int) -> list[Case]:
         live_case("numbers of two bytes, of eight and of one", graph(in_other_numbers, (2, n)), (2, n)),
         live_case("read by name, written from, and asked for its size", graph(by_name, (2, n)), (2, n)),
         live_case("all parts at once, and results within results", graph(in_parts, (2, n)), (2, n)),
+        live_case("an assignment to a part", graph(assigned, (2, n)), (2, n)),
+        live_case("asked for its shape", graph(shaped, (2, n)), (2, n)),
+        live_case("detached", graph(detached, (2, n)), (2, n)),
+        live_case("a dropout in training", graph(dropped, (2, n), training=True, drop=nn.Dropout), (2, n)),
         *drawn(rng, 3, 20, False),
         *drawn(rng, 3, 20, True),
     ]
@@ -321,4 +347,21 @@ no_parts = edited(
         "operands = [self.env[operand] for operand in node.all_input_nodes]",
         "operands = [v for v in map(self.env.get, node.all_input_nodes) if isinstance(v, Tensor)]",
     )
+)
+bases = edited("did", "asks a view for its base: what is detached from a value has its memory, and names no base")(
+    ("self.touch(node.name, tensor.untyped_storage())", "self.touch(node.name, tensor)"),
+    (
+        "at = storage.data_ptr()",
+        "tensor, storage = storage, storage.untyped_storage()\n"
+        "at = (tensor if tensor._base is None else tensor._base).data_ptr()",
+    ),
+)
+without_values = edited("did", "an assignment to a part has no value, and is said to touch nothing")(
+    ("(operands, value)", "(operands, value) if value is not None else ()")
+)
+without_shapes = edited("did", "asking for a shape is said to touch nothing")(
+    ("[... for operand in ...]", "[... for operand in ... if node.target is not getattr]")
+)
+evaluated = edited("did", "runs the graph in evaluation mode, in which a dropout makes nothing")(
+    ("recorder = Recorder(gm, inputs)", "recorder = Recorder(gm.eval(), inputs)")
 )
