@@ -111,6 +111,25 @@ def mixed_kernels(x, weight):
     return torch.abs(torch.matmul(x, weight)) * 2.0
 
 
+def broadcast_batches(x, y, many):
+    return torch.matmul(x, y), torch.matmul(many, y)
+
+
+def read_by_unused(x):
+    torch.exp(x * 2.0)
+    return torch.relu(x)
+
+
+def in_a_dict(x):
+    y = torch.abs(x * 2.0)
+    return {"y": y, "more": [y, torch.exp(y)]}
+
+
+def read_outside_first(x):
+    y = torch.abs(x)
+    return torch.exp(y), torch.relu(y)
+
+
 SLOW = {"bandwidth": 2e9, "flops": 5e8, "launch": 1e-6}
 FAST = {"bandwidth": 2e12, "flops": 6e13, "launch": 4e-6}
 EVEN = {"bandwidth": 1e10, "flops": 1e10, "launch": 1e-9}  # as many operations as bytes take the same time
@@ -152,6 +171,14 @@ def hidden(seed: int) -> list[Case]:
         measure_case("unused values", unread, [(n, m)], [("mul", "abs_1")], unread=True),
         measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], LEVEL),
         measure_case("no elements", steps, [(0, m)], [("mul", "add")]),
+        measure_case(
+            "a matrix, and a batch of one, times a batch", broadcast_batches, [(n, m), (3, m, 5), (1, n, m)], []
+        ),
+        measure_case("a row and a column", lambda x, y: torch.exp(x * y), [(n, 1), (m,)], [("mul", "exp")]),
+        measure_case("a value that only an unused call reads", read_by_unused, [(n, m)], [], unread=True),
+        measure_case("a group in another order", lambda x: torch.sum(torch.exp(x), -1), [(n, m)], [("sum_1", "exp")]),
+        measure_case("read outside, then inside", read_outside_first, [(n, m)], [("abs_1", "relu")]),
+        measure_case("results in a dict, one of them twice", in_a_dict, [(n, m)], [("mul", "abs_1")]),
         measure_case("no calls", lambda x: x, [(n,)], []),
         *(drawn(number, machine) for number, machine in enumerate((MACHINE, SLOW, FAST))),
     ]
@@ -301,6 +328,39 @@ def first_found(gm, groups, machine):
     return table
 
 
+batch_of_the_left = edited("spared", "takes the batch of a product from its left operand")(
+    (
+        "return 2 * ....shape[-1] * elements",
+        'left, right = (a.meta["tensor_meta"].shape for a in (first, node.args[1] if len(node.args) > 1 else '
+        'node.kwargs["other"]))\n'
+        "return 2 * left.numel() * (right[-1] if len(right) > 1 else 1)",
+    )
+)
+largest_operand = edited("spared", "an element-wise call has as many elements as its largest operand")(
+    (
+        "return elements",
+        'return max(a.meta["tensor_meta"].shape.numel() for a in node.all_input_nodes)',
+    )
+)
+unused_readers = edited("did", "does not write what only unused calls read")(
+    ("user not in kernel", "user not in kernel and (user.users or user.op == 'output')")
+)
+last_by_name = edited("did", "where a kernel has one result, takes the last name of the group for it")(
+    (
+        "sum(nbytes_of(node) for node in read | written)",
+        "sum(nbytes_of(n) for n in read | ({kernel[-1]} if len(written) == 1 else written))",
+    )
+)
+last_reader = edited("did", "asks only the last reader of a value if it is outside")(
+    ("any(user not in kernel for user in node.users)", "any(user not in kernel for user in [*node.users][-1:])")
+)
+results_in_a_tuple = edited("did", "finds results in a tuple or alone, and not in a dict")(
+    (
+        "any(user not in kernel for user in node.users)",
+        'any(user not in kernel and (user.op != "output" or user.args[0] is node or node in tuple(user.args[0]))'
+        " for user in node.users)",
+    )
+)
 overlapping_kernels = edited("cost", "the longer of all bytes and all operations, as if kernels overlapped")(
     (
         "sum(... for nbytes, flops in each)",
