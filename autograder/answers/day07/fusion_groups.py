@@ -149,6 +149,56 @@ def joined_between(x: relay.Var) -> relay.Expr:
     return relay.exp(y) + relay.nn.relu(y)
 
 
+@groups_case("a limit, and a group that joins on the way", program(..., (4, 4)), 7)
+def grown(x: relay.Var) -> relay.Expr:
+    y = relay.transpose(x)
+    return relay.transpose(relay.exp(y)) + y + relay.transpose(x) + relay.transpose(x)
+
+
+@groups_case("a limit, and a tuple that has joined", program(..., (2, 3)), 2)
+def joined_tuple(x: relay.Var) -> relay.Expr:
+    return relay.concatenate([relay.reverse(x, 1), x], axis=0)
+
+
+@groups_case("a limit, and a constant of one dimension", program(..., (2, 3)), 2)
+def one_dimension(x: relay.Var) -> relay.Expr:
+    return relay.tanh(x * weight(1))
+
+
+@groups_case("a comparison after a convolution", program(..., SHAPE))
+def compared(x: relay.Var) -> relay.Expr:
+    return relay.cast(relay.greater(conv(x), x), "float32")
+
+
+@groups_case("a convolution that one call reads twice", program(..., SHAPE))
+def doubled(x: relay.Var) -> relay.Expr:
+    c = conv(x)
+    return c + c
+
+
+@groups_case("a sum of two tensors on the way of a convolution", program(..., SHAPE))
+def added_between(x: relay.Var) -> relay.Expr:
+    c = conv(x)
+    return c + x + c
+
+
+@groups_case("a reduction on the way of a transpose", program(..., (4, 4)))
+def reduced_between(x: relay.Var) -> relay.Expr:
+    y = relay.transpose(x)
+    return relay.sum(y, axis=1, keepdims=True) * y
+
+
+@groups_case("a reduction in a tuple", program(..., (2, 3)))
+def reduced_field(x: relay.Var) -> relay.Expr:
+    return relay.concatenate([relay.sum(x, axis=1, keepdims=True), relay.exp(x)], axis=1)
+
+
+@groups_case("a projection on the way", program(..., (2, 3)))
+def projected_between(x: relay.Var) -> relay.Expr:
+    y = relay.exp(x)
+    return relay.split(y, 1)[0] + y
+
+
 #: Operators of all patterns that keep the shape of a tensor whose planes are square.
 ONE = (
     *(relay.tanh, relay.nn.relu, relay.exp),
@@ -219,6 +269,15 @@ def hidden(seed: int) -> list[Case]:
         taken_between,
         tuple_between,
         joined_between,
+        grown,
+        joined_tuple,
+        one_dimension,
+        compared,
+        doubled,
+        added_between,
+        reduced_between,
+        reduced_field,
+        projected_between,
         *(
             groups_case(
                 f"a shape on the {'first' if first else 'second'} of two ways{', further on' if far else ''}",
@@ -441,6 +500,39 @@ largest_kind = edited("did", "a group is of the largest kind of its nodes")(
 )
 whole_groups = edited("did", "the limit counts the groups between, also what has joined the end already")(
     ("sum(gathered[n] for n in between)", "sum(gathered[n] for n in {max(group[n]) for n in between})")
+)
+nodes_join = edited("did", "adds the numbers of all nodes that join, not of the last ones of their groups")(
+    ("{max(group[n]) for n in between} - {target}", "{n for n in between if max(group[n]) != target}")
+)
+end_alone = edited("spared", "the limit counts the post-dominator alone, not what is in its group")(
+    ("gathered[max(group[sink])]", "gathered[sink]")
+)
+any_one = edited("did", "takes every constant of one element for a number")(
+    ("not e.data.shape", "all(n == 1 for n in e.data.shape)")
+)
+types_alike = edited(
+    "did", "a comparison is broadcasting where its operands have the shape of the result: types differ"
+)(("shape(a) == shape(e)", "a.checked_type == e.checked_type"))
+not_twice = edited("did", "fuses nothing that one call reads twice")(
+    ("joins(i, phase, sink, between)", "len(readers[i]) == len(dict(readers[i])) and joins(i, phase, sink, between)")
+)
+elementwise_between = edited("did", "lets only element-wise operators stand on the way of a convolution")(
+    (
+        "paths[i] == ELEMWISE and max(inside, end) <= BROADCAST",
+        "max(paths[i], inside) == ELEMWISE and end <= BROADCAST",
+    )
+)
+past_reductions = edited("spared", "an injective operator looks at the end of its way alone")(
+    (
+        "kind[i] in (INJECTIVE, TUPLE) and phase == 2 and max(inside, end) <= INJECTIVE",
+        "kind[i] in (INJECTIVE, TUPLE) and phase == 2 and end <= INJECTIVE",
+    )
+)
+reductions_in_tuples = edited("spared", "fuses reductions into tuples, too")(
+    ("kind[i] <= INJECTIVE", "kind[i] <= REDUCE")
+)
+edges_of_tuples = edited("did", "gives the edge from a tuple to its projection the pattern of a tuple")(
+    ("[(e.tuple_value, INJECTIVE)]", "[(e.tuple_value, TUPLE)]")
 )
 no_limit = edited("spared", "knows no limit to the size of a group")(("max_depth", "10**9"))
 numbers_of_nodes = edited("valid", "numbers all nodes, not the calls alone, or asks TVM's own pass")(("at", "i"))
