@@ -304,6 +304,32 @@ entry:
   return a b c z
 """)
 
+#: Constants that end in the same byte.
+BYTES = parse("""
+program bytes(x, y)
+entry:
+  a = const 3
+  b = const 259
+  c = add x a
+  d = add x b
+  return c d
+""")
+
+#: Constants that Python gives one hash, and equal ones that are not one object.
+HASHES = parse("""
+program hashes(x, y)
+entry:
+  a = const -1
+  b = const -2
+  c = add x a
+  d = add x b
+  a = const 1000
+  b = const 1000
+  e = sub x a
+  f = sub x b
+  return c d e f
+""")
+
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
@@ -324,6 +350,8 @@ def hidden(seed: int) -> list[Case]:
         program_case("the last operand is assigned", LAST),
         program_case("comparisons twice", TWICE),
         program_case("what keeps a value", KEPT),
+        program_case("constants of one byte and of two", BYTES),
+        program_case("constants of one hash", HASHES),
         *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
     ]
 
@@ -556,6 +584,15 @@ no_comparisons = edited("did", "a comparison is not an operation that can be red
 )
 without_sign = edited("spared", "constants that differ in the sign are equal")(
     ('return ("const", line.value)', 'return ("const", abs(line.value))')
+)
+last_bytes = edited("spared", "keeps the last byte of a constant")(
+    ('return ("const", line.value)', 'return ("const", line.value % 256)')
+)
+by_hash = edited("spared", "takes constants for equal if their hashes are")(
+    ('return ("const", line.value)', 'return ("const", hash(line.value))')
+)
+by_identity = edited("did", "takes constants for equal if they are the same object")(
+    ('return ("const", line.value)', 'return ("const", id(line.value))')
 )
 one_way = edited("spared", "what holds on one of the ways is enough")(("return a & b", "return complete(a | b)"))
 pessimist = edited("did", "before its first visit a block has no equations: loops lose theirs")(
