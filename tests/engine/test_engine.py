@@ -25,6 +25,8 @@ LOOP = "def double(x):\n    while True: pass"
 STUBBORN = (
     "import signal\ndef double(x):\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n    while True: pass"
 )
+#: A judge that quotes them says more than one message between processes may hold.
+QUOTED = {name: f"def {name}(x):\n    return '&' * 1_800_000" for name in ("double", "shout", "sort_words")}
 DEAF = "import signal\nfor s in (signal.SIGALRM, signal.SIGPROF): signal.signal(s, signal.SIG_IGN)\nwhile True: pass"
 
 #: Learner → cells, and the points of the three questions. Something happens to almost everybody.
@@ -42,6 +44,7 @@ CLASS = {
     "loop in a cell that ignores signals": ([("", DEAF), *notebook()], FULL),
     "memory": (notebook(double="def double(x):\n    return len(bytearray(3 * 2**30))"), LOST),
     "not defined": (notebook(shout="1 / 0"), [3.0, 0.0, 3.0]),
+    "quoted at length": (notebook(**QUOTED), [0.0, 0.0, 0.0]),
     "state at the check": ([*notebook(), ("", "def double(x): return 0")], FULL),
     "left out": ([*notebook(), ("", "1 / 0", {"idle": True})], FULL),
     "calls a right answer": ([*notebook(), ("", "print(double(2))", {"calls": [1]})], FULL),

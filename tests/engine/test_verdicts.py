@@ -158,22 +158,52 @@ class Fatal:
         return os._exit(1) if self.searching else ""
 
 
-def test_a_search_for_a_misconception_that_crashes_costs_no_points(monkeypatch):
-    monkeypatch.setattr(process, "Misconceptions", Fatal)
+def served(monkeypatch, *questions: list[tuple[dict, bytes]]) -> list[Verdict]:
+    """Return what a verifier replies to a request with these questions."""
     monkeypatch.setattr(process.exercises, "find", lambda name: EXERCISE)
-    (ours, theirs), half = socket.socketpair(), [ok(4), ok(0), ok(5), ok(-2)]
-    heads, values = [head for head, _ in half], [value for _, value in half]
-    requests = {"exercise": EXERCISE.id, "seed": 3, "heads": heads, "sizes": [*map(len, values)]}
+    ours, theirs = socket.socketpair()
+    asked = [
+        {"exercise": EXERCISE.id, "seed": 3, "heads": [*heads], "sizes": [*map(len, values)]}
+        for heads, values in (zip(*outcomes, strict=True) for outcomes in questions)
+    ]
     if os.fork() == 0:
         ours.close()
         process.Verifier([theirs]).serve()
         os._exit(0)
     theirs.close()
-    send(ours, {"judge": [requests, requests]}, b"".join(values * 2))
-    result = receive(ours, form=reader(Judged))[0].verdicts
+    send(ours, {"judge": asked}, b"".join(value for outcomes in questions for _, value in outcomes))
+    verdicts = receive(ours, form=reader(Judged))[0].verdicts
     ours.close()
     os.wait()
+    return verdicts
+
+
+HALF = [ok(4), ok(0), ok(5), ok(-2)]
+
+
+def test_a_search_for_a_misconception_that_crashes_costs_no_points(monkeypatch):
+    monkeypatch.setattr(process, "Misconceptions", Fatal)
+    result = served(monkeypatch, HALF, HALF)
     assert [(verdict.points, verdict.crash) for verdict in result] == [(1.0, ""), (1.0, "")]
+
+
+def test_a_message_quotes_no_more_than_a_learner_reads():
+    request = question(ok("x" * 10**6), ok(0))
+    result = request.verdict(SimpleNamespace(name=lambda *_: ""))
+    assert len(result.message) == verdicts.MOST_WORDS and result.message.startswith("Expected 4, got xxx")
+    assert all(
+        len(row[2]) <= verdicts.MOST_WORDS for kept in request.fresh.values() for row in kept.to_json()["findings"]
+    )
+    assert len(result.html + result.text) < 30_000
+
+
+def test_a_verdict_that_is_too_large_to_be_sent_costs_its_own_question(monkeypatch):
+    monkeypatch.setattr(process, "MOST_HEAD", 20_000)
+    monkeypatch.setattr(process, "Misconceptions", lambda *_: SimpleNamespace(name=lambda *_: "", fresh={}))
+    large = [ok("x" * 10**6), ok(0), ok(5), ok(-2)]
+    result = served(monkeypatch, HALF, large)
+    assert [verdict.points for verdict in result] == [1.0, 0.0]
+    assert result[0].crash == "" and "could not be judged" in result[1].crash
 
 
 def test_a_hidden_case_that_cannot_be_built_costs_nothing_and_is_named_to_instructors_only(monkeypatch, capsys):

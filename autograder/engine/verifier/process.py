@@ -13,6 +13,7 @@ run in other processes.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import selectors
@@ -46,7 +47,7 @@ from passlab.graph.registry import COMPILERS, compiler
 from passlab.notebook import ui
 from passlab.process.clock import Limit
 from passlab.process.forking import settle
-from passlab.process.messages import ClosedError, MessageError, receive, send
+from passlab.process.messages import MOST_HEAD, ClosedError, MessageError, receive, send
 
 #: Judging one question takes seconds of CPU time; only a hostile value takes longer. Graphs and modules run elsewhere,
 #: and pay for themselves; a case's modules may take MODULES times what its exercise allows an answer.
@@ -56,6 +57,8 @@ MODULES = 4.0
 LONGEST = 20.0
 MOST_MEMORY = 4 * 2**30
 MOST_FINDINGS = 100_000
+#: Bytes of a reply, for each question, that are not of its verdict.
+_BESIDES = 100
 #: Exit status of a child that could not judge because the builder has ended.
 _NO_BUILDER = 3
 
@@ -183,7 +186,7 @@ class Verifier:
             self.mistakes |= {KnownCase(*key): Result(*result) for key, result in found.mistakes}
             for exercise in {request.questions[at]["exercise"] for at in group} & {key[0] for key, _ in found.mistakes}:
                 wrong_answers(exercise)  # load here what the children after this one will need
-            request.verdicts |= {at: asdict(verdict) for at, verdict in found.verdicts.items()}
+            request.verdicts |= {at: _sendable(request, at, verdict) for at, verdict in found.verdicts.items()}
         except (ClosedError, MessageError):
             if len(group) > 1:
                 request.waiting = [[at] for at in group]
@@ -197,6 +200,17 @@ class Verifier:
         if os.waitstatus_to_exitcode(os.waitpid(request.pid, 0)[1]) == _NO_BUILDER:
             sys.exit("The builder has ended.")  # and the engine restarts all of them
         self._start(request)
+
+
+def _sendable(request: Request, at: int, verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as data; one that is too large to be sent is that of an answer that could not be judged.
+
+    All verdicts of a request are one message. If they were more than a message holds, this process would end, and with
+    it what it does for others: so each question has its share.
+    """
+    data = asdict(verdict)
+    share = MOST_HEAD // len(request.questions) - _BESIDES
+    return data if len(json.dumps(data)) <= share else asdict(_no_verdict(request.questions[at]))
 
 
 def _for_modules(question: dict[str, Any]) -> float:

@@ -64,6 +64,10 @@ ENDED_ON_HIDDEN = {
     "missing": "There was no answer to run.",
 }
 
+#: The most characters of a finding's message. A judge may quote a returned value of any length, and a message is kept
+#: for other learners, sent, and shown several times.
+MOST_WORDS = 4_000
+
 Key = tuple[str, int, int, str]
 
 
@@ -267,7 +271,7 @@ class Question:
             except wire.Refused as refused:
                 outcome = replace(outcome, status="raised", error=f"The result cannot be judged: {refused}")
         if at < self.visible:
-            return judge_outcome(self.exercise, case, outcome)
+            return [_brief(finding) for finding in judge_outcome(self.exercise, case, outcome)]
         with unlocated():
             findings = judge_outcome(self.exercise, case, outcome)
         told = "" if self.heads[at]["status"] == "ok" else outcome.error
@@ -301,6 +305,12 @@ class Question:
                 self.fresh[key] = seen
         text, svg = seen.drawn or ("", "")
         return SimpleNamespace(text=text, svg=svg) if text or svg else None
+
+
+def _brief(finding: Finding) -> Finding:
+    """Return a finding whose message is cut to `MOST_WORDS`."""
+    words = finding.message
+    return finding if len(words) <= MOST_WORDS else replace(finding, message=f"{words[: MOST_WORDS - 1]}…")
 
 
 def _discreet(finding: Finding, told: str) -> Finding:
