@@ -7,7 +7,8 @@ import random
 from autograder.answers.day06._shared import corridor, drawn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.dataflow import OPS, evaluate, parse
-from passlab.exercises.day06._programs import ENTRY_IN_LOOP, FOR_EVER, program_case
+from passlab.exercises.day06._programs import ENTRY_IN_LOOP, FOR_EVER
+from passlab.exercises.day06.constants import constants_case
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -233,21 +234,21 @@ def hidden(seed: int) -> list[Case]:
     large = parse(LARGE.format(k=2 * half, half=half))
     programs = [*drawn(rng, 8, 12), *drawn(rng, 4, 9, jumps=True)]
     return [
-        program_case("numbers", numbers),
-        program_case("known on one side", SIDES),
-        program_case("large and equal on both sides", large),
-        program_case("every operation", parse(EVERY.format(a=small, b=great))),
-        program_case("three operands", parse(CHOICES.format(a=small, b=great))),
-        program_case("a parameter that is assigned", ASSIGNED),
-        program_case("a block that nothing leads to", ASIDE),
-        program_case("operands that are not known", UNKNOWN),
-        program_case("a loop that assigns the same again", ITSELF),
-        program_case("a corridor", corridor(40)),
-        program_case("the entry is in the loop", ENTRY_IN_LOOP),
-        program_case("no way to a return", FOR_EVER),
-        *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
-        program_case("a product with a 0, of known numbers", parse(KNOWN.format(a=small))),
-        program_case("a loop that forgets one variable in each round", FORGETS),
+        constants_case("numbers", numbers),
+        constants_case("known on one side", SIDES),
+        constants_case("large and equal on both sides", large),
+        constants_case("every operation", parse(EVERY.format(a=small, b=great))),
+        constants_case("three operands", parse(CHOICES.format(a=small, b=great))),
+        constants_case("a parameter that is assigned", ASSIGNED),
+        constants_case("a block that nothing leads to", ASIDE),
+        constants_case("operands that are not known", UNKNOWN),
+        constants_case("a loop that assigns the same again", ITSELF),
+        constants_case("a corridor", corridor(40)),
+        constants_case("the entry is in the loop", ENTRY_IN_LOOP),
+        constants_case("no way to a return", FOR_EVER),
+        *(constants_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
+        constants_case("a product with a 0, of known numbers", parse(KNOWN.format(a=small))),
+        constants_case("a loop that forgets one variable in each round", FORGETS),
     ]
 
 

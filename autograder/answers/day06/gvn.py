@@ -8,7 +8,7 @@ from itertools import product
 from autograder.answers.day06._shared import drawn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.dataflow import COMMUTATIVE, OPS, Analysis, parse, reverse_postorder, solve, successors
-from passlab.exercises.day06._programs import program_case
+from passlab.exercises.day06.gvn import gvn_case
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -335,24 +335,24 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     programs = [*drawn(rng, 8, 9), *drawn(rng, 4, 7, jumps=True)]
     return [
-        program_case("a chain", CHAIN),
-        program_case("around a loop", LOOP),
-        program_case("prints", PRINTS),
-        program_case("again", AGAIN),
-        program_case("by other names on both ways", JOIN),
-        program_case("operands that are overwritten", OVERWRITTEN),
-        program_case("choices", CHOICES),
-        program_case("the second way round", SECOND_WAY),
-        program_case("operands the other way round", TURNED),
-        program_case("several holders", HOLDERS),
-        program_case("no holder any more", GONE),
-        program_case("handed on from turn to turn", SHIFTED),
-        program_case("the last operand is assigned", LAST),
-        program_case("comparisons twice", TWICE),
-        program_case("what keeps a value", KEPT),
-        program_case("constants of one byte and of two", BYTES),
-        program_case("constants of one hash", HASHES),
-        *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
+        gvn_case("a chain", CHAIN),
+        gvn_case("around a loop", LOOP),
+        gvn_case("prints", PRINTS),
+        gvn_case("again", AGAIN),
+        gvn_case("by other names on both ways", JOIN),
+        gvn_case("operands that are overwritten", OVERWRITTEN),
+        gvn_case("choices", CHOICES),
+        gvn_case("the second way round", SECOND_WAY),
+        gvn_case("operands the other way round", TURNED),
+        gvn_case("several holders", HOLDERS),
+        gvn_case("no holder any more", GONE),
+        gvn_case("handed on from turn to turn", SHIFTED),
+        gvn_case("the last operand is assigned", LAST),
+        gvn_case("comparisons twice", TWICE),
+        gvn_case("what keeps a value", KEPT),
+        gvn_case("constants of one byte and of two", BYTES),
+        gvn_case("constants of one hash", HASHES),
+        *(gvn_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
     ]
 
 

@@ -142,8 +142,11 @@ def _inputs(rng: random.Random, fault: Fault) -> list[Tensor]:
 def failures_case(name: str, seed: int, faults: Sequence[Fault], about: Sequence[str] = (), last: str = "") -> Case:
     """Return a case with a failure for each fault, in a drawn order. A fault may be there more than once.
 
-    last: the operation that reads the result of each faulty kernel.
+    last: the operation that reads the result of each faulty kernel. Where each fault is there once, nothing is to be
+    joined, and the case does not decide `did`.
     """
+    if not any(is_same(one, other) for one, other in combinations(faults, 2)):
+        about = ("valid", "spared")
     rng = random.Random(seed)
     order = rng.sample(faults, len(faults))
     drawn = [rng.randrange(10**6) for _ in order]
