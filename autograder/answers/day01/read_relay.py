@@ -78,6 +78,26 @@ def _called_twice() -> tvm.IRModule:
     return typed(relay.subtract(function(x), relay.subtract(function(first), first)), x, pair)
 
 
+def _equal_calls() -> tvm.IRModule:
+    """Return two calls of an operator on the same tensor, and two of these sums."""
+    x = relay.var("x", shape=(2, 3))
+    one, two = (relay.add(relay.tanh(x), relay.tanh(x)) for _ in range(2))
+    return typed(relay.subtract(one, two), x)
+
+
+def _equal_constants() -> tvm.IRModule:
+    """Return two constants of the same numbers."""
+    x = relay.var("x", shape=(2, 3))
+    one, two = (relay.const(np.full((3,), 0.5, "float32")) for _ in range(2))
+    return typed(relay.multiply(relay.add(x, one), two), x)
+
+
+def _empty() -> tvm.IRModule:
+    """Return a parameter without elements, read beside one with some."""
+    x, empty = relay.var("x", shape=(2, 3)), relay.var("empty", shape=(0, 3))
+    return typed(relay.concatenate([x, empty], axis=0), x, empty)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
@@ -86,6 +106,9 @@ def hidden(seed: int) -> list[Case]:
         case("names that mislead", _names),
         case("parameters that are tuples", _tuples),
         case("a function that is called twice", _called_twice),
+        case("equal calls", _equal_calls),
+        case("equal constants", _equal_constants),
+        case("no elements", _empty),
         case("a longer ladder", lambda: ladder(14)),
         case("a convolutional network", _zoo("convnet", bind=True)),
         case("attention, weights as parameters", _zoo("attention", bind=False)),
@@ -212,6 +235,11 @@ def main_only(module):
     return _read(module, operators=_outside)
 
 
+@wrong("did", "counts equal calls as one, though nothing says that they are shared")
+def equal_as_one(module):
+    return _read(module, operators=lambda main: {tvm.ir.structural_hash(e, True): e for e in _all(main)}.values())
+
+
 first_of_tuple = edited("did", "counts the first tensor of a tuple only")(
     ("sum(map(size, kind.fields))", "size(kind.fields[0])")
 )
@@ -232,6 +260,13 @@ four_bytes = edited("did", "takes four bytes for every element, whatever the dty
 constants_per_use = edited("spared", "adds up a constant at every use; it is stored once")(
     ("if isinstance(e, relay.Constant): ...", "for c in (c for c in reads(e) if isinstance(c, relay.Constant)): ..."),
     ("e.data", "c.data"),
+)
+constants_by_value = edited("did", "counts constants of the same numbers once, though each of them is stored")(
+    ("constants.append(e.data.numpy().nbytes)", "constants.append(e.data.numpy().tobytes())"),
+    ("sum(constants)", "sum(map(len, set(constants)))"),
+)
+never_empty = edited("did", "takes an element at least for a tensor")(
+    ("np.prod([int(dim) for dim in kind.shape])", "np.prod([int(dim) or 1 for dim in kind.shape])")
 )
 every_call_of_a_function = edited("spared", "counts what is in a function once for each of its calls")(
     (
