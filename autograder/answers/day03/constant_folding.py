@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from autograder.answers.day03._shared import generated
 from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day03.constant_folding import constants, still_read
-from passlab.fx.cases import case, graph, least, most, nodes, read, unrun
+from passlab.fx.cases import call, case, graph, least, most, nodes, read, store, unrun
 from passlab.fx.effects import effects, written
 from passlab.judge import Case, Expect, core
 
@@ -247,6 +247,40 @@ def impure(m: Any, x: fx.Proxy) -> fx.Proxy:
     return x + torch.exp(m.w) + torch.pca_lowrank(m.v, 2)[1].sum() * 0
 
 
+@case(
+    "written by functions",
+    graph(..., (3,), w=(3,), v=(3,), u=(3,), c=(3,), mean=(3,), var=torch.ones(3)),
+    spared=[least(op, 1, WRITTEN) for op in ("exp", "tanh", "sigmoid", "sin", "rsqrt")],
+)
+def by_functions(m: Any, x: fx.Proxy) -> fx.Proxy:
+    store(m.w, 0, 0.5)
+    F.relu(m.v, inplace=True)
+    call(torch.cos, x, out=m.u)
+    call(operator.imul, m.c, 0.5)
+    y = F.batch_norm(torch.stack([x, -x]), m.mean, m.var, training=True)
+    return y + torch.exp(m.w) + torch.tanh(m.v) + torch.sigmoid(m.u) + torch.sin(m.c) + torch.rsqrt(m.var)
+
+
+@case(
+    "a shape is taken apart",
+    graph(..., (2, 3), w=(2, 3)),
+    did=[most(op, 0, "The shape of a weight never changes.") for op in ("getattr", "getitem", "sqrt")],
+)
+def taken_apart(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * math.sqrt(m.w.shape[-1])
+
+
+@case(
+    "bytes of other dtypes",
+    graph(..., (2, 3), w=torch.ones(2, 3, dtype=torch.float64)),
+    40,
+    did=[most("gt", 0, "Its result has 6 bytes.")],
+    spared=[least("exp", 1, "Its result has 48 bytes; the limit is 40.")],
+)
+def other_dtypes(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * (m.w > 0) + torch.exp(m.w)
+
+
 def trained() -> fx.GraphModule:
     gm = graph(lambda m, x: x + torch.exp(m.w).t(), (2, 3), w=(3, 2))()
     return gm.requires_grad_(True)
@@ -357,6 +391,9 @@ def hidden(seed: int) -> list[Case]:
         doubles,
         empty,
         impure,
+        by_functions,
+        taken_apart,
+        other_dtypes,
         trained_weight,
         *generated("constant-folding", rng, 4, 25, NEVER, only=("constant", "pointwise", "views", "random", "dead")),
     ]
@@ -581,6 +618,20 @@ no_flags = edited("did", "puts integers, floats and shapes into operands, but no
 )
 calls_only = edited("did", "puts numbers into calls, and not into the output")(
     ("list(node.users)", '[user for user in node.users if user.op != "output"]')
+)
+
+by_suffix = edited("spared", "only methods with names that end in _ write")(
+    (
+        "memory = written(gm.graph)",
+        'writers = [n for n in gm.graph.nodes if n.op == "call_method" and n.target.endswith("_")]\n'
+        "memory = written(gm.graph) if writers else set()",
+    )
+)
+four_bytes = edited("spared", "counts four bytes for each number, whatever its dtype")(
+    ("... * meta.dtype.itemsize", "... * 4")
+)
+no_attributes = edited("did", "folds sizes, and leaves what is taken from a shape")(
+    ("varies = ...", "varies = ... or node.target is getattr")
 )
 
 
