@@ -169,6 +169,26 @@ def extremes(x, n, m):
     return torch.where(x > 0, x, -math.inf), x < math.inf, n * -3 + -2, n / m
 
 
+@codegen_case("a fraction beside bfloat16", ..., torch.tensor((0.1, 0.2, -0.1, 8.0), dtype=torch.bfloat16), edges=False)
+def beside_bfloat16(b):
+    return b == 0.1, b < 0.1, b > -0.1
+
+
+@codegen_case("a number of more than 24 bits", ..., LARGE)
+def wide_number(n):
+    return n - 16777217, n == 16777217, torch.where(n > 16777216, n, 1073741823)
+
+
+@codegen_case("whole numbers beside a fraction that is whole", ..., WIDE)
+def whole_fraction(n):
+    return n == 16777216.0, n > 16777216.0
+
+
+@codegen_case("whole numbers too large for float16", ..., LARGE, edges=False)
+def to_half(n):
+    return n.to(torch.float16).to(torch.float32) * 0.001
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.choice((7, 13, 29)), rng.choice((3, 11, 17))
@@ -219,6 +239,10 @@ def hidden(seed: int) -> list[Case]:
         number_first,
         large,
         the_same_type,
+        beside_bfloat16,
+        wide_number,
+        whole_fraction,
+        to_half,
         codegen_case("no rows", halves, numbers(m, 0, n), numbers(n)),
         codegen_case("five dimensions", lambda x, y: x - y, numbers(2, 1, 3, 1, 2), numbers(5, 1, 2, 1)),
         *(
@@ -612,6 +636,30 @@ sixteen_bits = edited("same", "compares float16 with bfloat16 in the type of the
         "kinds = {getattr(a, 'dtype', None) for a in (left, right)}\n"
         "both = kinds == {torch.float16, torch.bfloat16}\n"
         "dtype = left.dtype if both else torch.result_type(left, right)",
+    )
+)
+number_by_half = edited("same", "rounds the number beside bfloat16 to float16: both have 16 bits")(
+    (
+        "torch.tensor(a, dtype=dtype).item()",
+        "torch.tensor(a, dtype=torch.float16 if dtype == torch.bfloat16 else dtype).item()",
+    )
+)
+numbers_in_float32 = edited("same", "rounds each number to float32, also beside whole numbers of more than 24 bits")(
+    ("... if compares else a", "... if compares else type(a)(torch.tensor(a, dtype=torch.float32).item())")
+)
+in_float64 = edited("same", "compares whole numbers with a fraction in float64, which has room for both")(
+    (
+        "dtype = torch.result_type(left, right)",
+        "kinds = {getattr(left, 'dtype', type(left)), getattr(right, 'dtype', type(right))}\n"
+        "dtype = torch.float64 if kinds == {torch.int32, float} else torch.result_type(left, right)",
+    )
+)
+whole_to_wide = edited("same", "rounds when fractions are cast to float16, and not when whole numbers are")(
+    (
+        "return values[node.args[0]].astype(name_of(dtype)).astype(working(dtype))",
+        "value = values[node.args[0]]\n"
+        "return value.astype(working(dtype) if str(value.ty.dtype) == 'int32' else name_of(dtype))"
+        ".astype(working(dtype))",
     )
 )
 finite_numbers = edited("same", "writes the largest number of float32 where the graph has an infinite one")(
