@@ -68,6 +68,11 @@ def hidden(seed: int) -> list[Case]:
         ),
         count("the operand has a view", value("a", 0, 3), value("v", 1, 3, view_of="a"), last(2, "a", "v")),
         count("a view, long gone", value("a", 0, 4), value("v", 1, 2, view_of="a"), value("b", 2, 3), last(3, "a")),
+        count("a view of a part, long gone", value("a", 0, 3), row("v", 1, 2, 8, view_of="a"), last(2, "a")),
+        count(
+            "a view as another dtype, long gone",
+            *(value("a", 0, 3), value("v", 1, 2, view_of="a", dtype="int32"), last(2, "a")),
+        ),
         count("the operand is a view", value("a", 0, 2), value("v", 1, 3, view_of="a"), last(2, "v")),
         count(
             "a view of a view, in place",
@@ -220,6 +225,12 @@ one_step = edited("spared", "follows one view, but not a view of a view")(
 viewed_in_place = edited("spared", "runs in place in what has a view")(("name not in viewed and alike", "alike"))
 any_dtype = edited("spared", "runs in place if the size is the same, whatever the dtype")(
     ('("size", "dtype")', '("size",)')
+)
+whole_views = edited("spared", "runs in place in what has a view, if that is a view of a part")(
+    ('viewed.add(owner["name"])', 'value["size"] < owner["size"] or viewed.add(owner["name"])')
+)
+views_of_one_dtype = edited("spared", "runs in place in what has a view, if that has another dtype")(
+    ('viewed.add(owner["name"])', 'value["dtype"] != owner["dtype"] or viewed.add(owner["name"])')
 )
 latest_width = edited("cost", "a slot is as large as its latest value")(
     ('max(width[best], value["size"])', 'value["size"]')
