@@ -290,6 +290,55 @@ def hidden(seed: int) -> list[Case]:
             normal(rows, columns),
             Pair(True, "They add the same numbers in another order."),
         ),
+        pair_case(
+            "plain: the example only",
+            _body(lambda x: x * 1),
+            _body(lambda x: x.where(x != 0, 1)),
+            zeros,
+            Pair(False, "They differ by 1 where x is 0, as in the example.", (1.0, 1.0)),
+        ),
+        pair_case(
+            "plain: two off, but not on the example",
+            _body(lambda x: x.where(x == 0, 2)),
+            _body(lambda x: x.where(x == 0, 4)),
+            zeros,
+            Pair(False, "They differ by 2 where x is not 0; the differences are those of all trials.", (2.0, 4.0)),
+        ),
+        pair_case(
+            "plain: ordinary numbers only",
+            _body(lambda x: x.clamp(-1, 1)),
+            _body(torch.tanh),
+            lambda: (torch.zeros(2),),  # of many large numbers some are near 0
+            Pair(False, "At 0 and at ±100 they agree, at 1 they do not."),
+        ),
+        pair_case(
+            "plain: a thousandth more",
+            _body(lambda x: x + x),
+            _body(lambda x: x * 2.002),
+            normal(rows, columns),
+            Pair(False, "In float32 a thousandth is many thousand rounding errors."),
+        ),
+        pair_case(
+            "plain: the same numbers in other places",
+            _body(lambda x: x * 2),
+            _body(lambda x: x.flip(1) * 2),
+            normal(rows, columns),
+            Pair(False, "Each row is reversed."),
+        ),
+        pair_case(
+            "plain: one column for a square",
+            _body(lambda x: x[:, :1].expand(rows, rows) + 1),
+            _body(lambda x: x[:, :1] + 1),
+            normal(rows, columns),
+            Pair(False, f"The shapes are ({rows}, {rows}) and ({rows}, 1): there is nothing to subtract.", APART),
+        ),
+        pair_case(
+            "plain: four and the float after it",
+            _body(lambda x: torch.full_like(x, 4.0)),
+            _body(lambda x: torch.full_like(x, 4.0) + 2**-21),
+            normal(rows, columns),
+            Pair(True, "They differ by one rounding, 2**-21, and that is the difference.", (2**-21, 2**-42)),
+        ),
     ]
     return [*visible(), *map(core, plain_cases), *cases, *_generated_pairs(seed)]
 
@@ -406,7 +455,7 @@ def example_only(before, after, inputs):
 
 ALLOWED = "32 * eps * a[~special].abs().max().item()"
 
-never_the_example = edited("did", "tries random numbers only, and never the example")(
+never_the_example = edited("did", "tries random numbers only, and never the example", core=True)(
     ("trials = [inputs]", "trials = []")
 )
 first_output = edited("did", "compares the first output only")(
@@ -431,10 +480,23 @@ one_tolerance = edited("did", "one tolerance, 1e-5, for every dtype and every si
 one_is_the_least = edited("did", "allows small numbers the rounding of 1: a relative tolerance with a floor")(
     (ALLOWED, "32 * eps * max(1.0, a[~special].abs().max().item())")
 )
+a_hundredth = edited("did", "allows a hundredth, which is far more than rounding", core=True)(
+    (ALLOWED, "1e-2 * a[~special].abs().max().item()")
+)
+only_large = edited("did", "draws large numbers only", core=True)(("(1, 100)", "(100,)"))
+in_any_order = edited("did", "compares the numbers of both results, and not their places", core=True)(
+    ("a, b = a.double(), b.double()", "a, b = (x.double().flatten().sort().values for x in (a, b))")
+)
+shapes_without_figures = edited("did", "gives 0 as the differences of other shapes and dtypes", core=True)(
+    (
+        "if a.shape != b.shape or a.dtype != b.dtype: ...",
+        "if a.shape != b.shape or a.dtype != b.dtype:\n    return 0.0, 0.0, -1.0",
+    )
+)
 each_by_itself = edited(
     "spared", "allows each element the rounding of its own size: where terms cancel, it is too little"
 )((ALLOWED, "math.inf if bool((gap <= 32 * eps * a[~special].abs()).all()) else -1.0"))
-no_figures_when_same = edited("spared", "gives 0 as the differences of what it calls the same")(
+no_figures_when_same = edited("spared", "gives 0 as the differences of what it calls the same", core=True)(
     ("return same, max_abs, mse", "return (True, 0.0, 0.0) if same else (same, max_abs, mse)")
 )
 equal_bits = edited("spared", "expects equal bits: calls every regrouped sum wrong", core=True)((ALLOWED, "0.0"))
@@ -524,7 +586,7 @@ differences_in_bytes = edited("did", "subtracts bytes as bytes: 0 - 3 is 253")(
 differences_in_float16 = edited("did", "subtracts and squares float16 as float16, which overflows")(
     ("a, b = a.double(), b.double()", "if a.dtype != torch.float16:\n    a, b = a.double(), b.double()")
 )
-figures_of_the_example = edited("did", "gives the differences on the example alone")(
+figures_of_the_example = edited("did", "gives the differences on the example alone", core=True)(
     (
         "max_abs, mse = max(max_abs, largest), max(mse, squared)",
         "if args is inputs or math.isinf(largest):\n    max_abs, mse = max(max_abs, largest), max(mse, squared)",
