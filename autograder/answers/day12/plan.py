@@ -118,6 +118,7 @@ EQUIVALENT = {
     ("(first_fit, best_fit)", "(best_fit,)"): "best fit alone places nearly as well, and 5 % are allowed",
     ("(first_fit, best_fit)", "(first_fit,)"): "first fit alone is what the course's compiler has",
     ("not written(gm.graph) and ...", "..."): "a write is an effect, too",
+    ("tuple(order)", "order"): "an order may be a list",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
