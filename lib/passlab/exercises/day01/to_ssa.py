@@ -111,7 +111,8 @@ def assigned(tree: ast.Module) -> list[str]:
 
 def copies(tree: ast.Module) -> list[str]:
     """Return the assignments of a bare name to a name as text, those inside tuples among them."""
-    pairs = [(target, statement.value) for statement in tree.body for target in statement.targets]
+    statements = [statement for statement in tree.body if isinstance(statement, ast.Assign)]
+    pairs = [(target, statement.value) for statement in statements for target in statement.targets]
     found = []
     while pairs:
         target, value = pairs.pop(0)
