@@ -113,14 +113,14 @@ def copies(tree: ast.Module) -> list[str]:
     """Return the assignments of a bare name to a name as text, those inside tuples among them."""
     statements = [statement for statement in tree.body if isinstance(statement, ast.Assign)]
     pairs = [(target, statement.value) for statement in statements for target in statement.targets]
-    found = []
+    names = []
     while pairs:
         target, value = pairs.pop(0)
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
             pairs += zip(target.elts, value.elts, strict=False)
         elif isinstance(target, ast.Name) and isinstance(value, ast.Name):
-            found.append(f"{target.id} = {value.id}")
-    return found
+            names.append(f"{target.id} = {value.id}")
+    return names
 
 
 def read_first(tree: ast.Module) -> list[str]:
