@@ -27,6 +27,7 @@ from autograder.engine.verifier.misconceptions import Behaviour, match, signatur
 from passlab import exercises
 from passlab.building import requests
 from passlab.equivalence.comparison import unlocated
+from passlab.equivalence.trials import use_seed
 from passlab.fx import isolation
 from passlab.fx.programs import RUNS
 from passlab.judge import (
@@ -148,6 +149,14 @@ class Prebuilt:
         return self._build() if ready is None else ready
 
 
+def trial_seed(seed: int) -> int:
+    """Return the seed of the inputs on which a run compares programs.
+
+    They are the same for all learners, and nobody can tell them who does not know the seed of the run.
+    """
+    return int.from_bytes(hashlib.sha256(f"trials {seed}".encode()).digest()[:6])
+
+
 @dataclass
 class CaseFindings:
     """Findings on one value for one case, without graphs; a picture (text, svg) if one was drawn. `devices`: where its
@@ -175,6 +184,7 @@ class Question:
 
     def __init__(self, exercise: str, seed: int, heads: list[dict], values: list[bytes], kept: dict[Key, CaseFindings]):
         self.exercise, self.seed = exercises.find(exercise), seed
+        use_seed(trial_seed(seed))
         self.cases, self.visible, _, self.unbuilt = prepared(exercise, seed)
         self.heads, self.values = heads, values
         self.kept = kept

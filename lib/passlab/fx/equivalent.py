@@ -42,7 +42,7 @@ from torch.utils import _pytree as pytree
 
 from passlab.equivalence.comparison import Comparison, locating, tolerance, why_not_a_program
 from passlab.equivalence.result import Equivalence, Options
-from passlab.equivalence.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
+from passlab.equivalence.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs, own_seed
 from passlab.equivalence.values import (
     EXACT,
     PACKED,
@@ -303,7 +303,7 @@ class _Comparison(Comparison):
         return self.before.specialised or self.after.specialised
 
     def _trials(self, names: list[str]) -> Iterator[Trial]:
-        trials = Trials(self.examples, self.native, self.options.seed, self.options.thorough)
+        trials = Trials(self.examples, self.native, own_seed(self.options.seed), self.options.thorough)
         trials.double &= not self._specialised()
         for name in names:
             if name == "same tensor" and not self.writes:

@@ -22,6 +22,7 @@ from passlab.building.inputs import ALL_KINDS, inputs_for, inputs_like, tensor
 from passlab.building.parameters import Parameter
 from passlab.equivalence.comparison import why_not_a_program
 from passlab.equivalence.result import Equivalence, Options
+from passlab.equivalence.trials import own_seed
 from passlab.mlir.modules import MLIRError, copy, is_iree, name_of, value_names
 from passlab.mlir.reader import as_module, functions, iterators, type_of
 from passlab.mlir.run import run_all, run_module
@@ -67,7 +68,8 @@ def equivalent_modules(
     if not modules:
         raise ValueError("equivalent: one side must be a module of MLIR.")
     kinds = ALL_KINDS if kinds is None else kinds
-    trials = _inputs_of(modules[0], seed, kinds) if inputs is None else inputs_like(inputs, seed, kinds)
+    drawn = own_seed(seed)
+    trials = _inputs_of(modules[0], drawn, kinds) if inputs is None else inputs_like(inputs, drawn, kinds)
     return _Comparison(*sides, trials, Options(seed, atol, rtol), locate=locate).run()
 
 

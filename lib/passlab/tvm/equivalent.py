@@ -37,6 +37,7 @@ from passlab.building.comparison import Expected, Failure, ModuleComparison, Mod
 from passlab.building.inputs import ALL_KINDS, KINDS, inputs_like, nudged, tensor
 from passlab.equivalence.comparison import why_not_a_program
 from passlab.equivalence.result import Equivalence, Options
+from passlab.equivalence.trials import own_seed
 from passlab.equivalence.values import SUMS, Difference, Errors
 from passlab.tvm import builds
 from passlab.tvm.dialect import current_dialect
@@ -116,7 +117,8 @@ def equivalent_modules(
         raise ValueError("equivalent has no inputs to try: pass inputs=(array, ...).")
 
     def drawn(kinds: Sequence[str]) -> list[tuple[str, tuple]]:
-        return inputs_of(modules[0], seed, kinds) if inputs is None else inputs_like(inputs, seed, kinds)
+        from_seed = own_seed(seed)
+        return inputs_of(modules[0], from_seed, kinds) if inputs is None else inputs_like(inputs, from_seed, kinds)
 
     trials = drawn(kinds)
     options = Options(seed, atol, rtol)
