@@ -14,7 +14,7 @@ from torch import fx
 
 from autograder.engine import wire
 from autograder.engine.verifier import verdicts
-from passlab.equivalence.trials import DEFAULT, Trials, use_seed
+from passlab.equivalence.trials import DEFAULT, Trials
 from passlab.fx.judge import judge_pass
 from passlab.judge import Case, Exercise, judge
 
@@ -81,7 +81,6 @@ def graded(monkeypatch):
 
     yield verdict
     verdicts.prepared.cache_clear()
-    use_seed(0)
 
 
 def test_a_table_of_the_trials_is_not_the_same_function_where_it_is_graded(graded):

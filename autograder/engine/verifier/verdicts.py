@@ -27,7 +27,7 @@ from autograder.engine.verifier.misconceptions import Behaviour, match, signatur
 from passlab import exercises
 from passlab.building import requests
 from passlab.equivalence.comparison import unlocated
-from passlab.equivalence.trials import use_seed
+from passlab.equivalence.trials import drawn_from
 from passlab.fx import isolation
 from passlab.fx.programs import RUNS
 from passlab.judge import (
@@ -184,7 +184,6 @@ class Question:
 
     def __init__(self, exercise: str, seed: int, heads: list[dict], values: list[bytes], kept: dict[Key, CaseFindings]):
         self.exercise, self.seed = exercises.find(exercise), seed
-        use_seed(trial_seed(seed))
         self.cases, self.visible, _, self.unbuilt = prepared(exercise, seed)
         self.heads, self.values = heads, values
         self.kept = kept
@@ -280,10 +279,11 @@ class Question:
                 outcome = replace(outcome, value=wire.decode(self.values[at]))
             except wire.Refused as refused:
                 outcome = replace(outcome, status="raised", error=f"The result cannot be judged: {refused}")
-        if at < self.visible:
-            return [_brief(finding) for finding in judge_outcome(self.exercise, case, outcome)]
-        with unlocated():
-            findings = judge_outcome(self.exercise, case, outcome)
+        with drawn_from(trial_seed(self.seed)):
+            if at < self.visible:
+                return [_brief(finding) for finding in judge_outcome(self.exercise, case, outcome)]
+            with unlocated():
+                findings = judge_outcome(self.exercise, case, outcome)
         told = "" if self.heads[at]["status"] == "ok" else outcome.error
         return [_discreet(finding, told) for finding in findings]
 

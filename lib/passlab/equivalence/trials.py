@@ -15,7 +15,8 @@ that is lost; "same tensor" writes into an input.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -52,14 +53,19 @@ _NONFINITE = (math.inf, 1.0, math.nan, -2.0, 0.0, -math.inf, 0.5)
 _own_seed = 0
 
 
-def use_seed(seed: int) -> None:
-    """Draw the random trials of `equivalent` from another seed from now on.
+@contextmanager
+def drawn_from(seed: int) -> Iterator[None]:
+    """Draw the random trials of `equivalent` from another seed inside.
 
     With a known one, all trials follow from the example inputs: a program could hold the results in a table, pass each
     trial, and compute something else.
     """
     global _own_seed
-    _own_seed = seed
+    outer, _own_seed = _own_seed, seed
+    try:
+        yield
+    finally:
+        _own_seed = outer
 
 
 def own_seed(seed: int) -> int:
