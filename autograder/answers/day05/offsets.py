@@ -23,11 +23,14 @@ def hidden(seed: int) -> list[Case]:
     hole = [Buffer("first", 0, 2, size[0]), Buffer("middle", 1, 4, size[1]), Buffer("late", 3, 5, size[2])]
     relay = [Buffer(f"t{i}", i * i, (i + 1) ** 2, size[0]) for i in range(9)]
     pairs = [Buffer(f"p{i}", i // 2, i // 2 + 1, 1 + size[1] % 60) for i in range(10)]
+    full = [Buffer("a", 0, 2, size[1] | 1), Buffer("b", 1, 3, size[0] | 1)]
+    full += [Buffer("empty", 0, 3, 0), Buffer("none", 1, 2, 0)]
     large = [Buffer("first", 0, 2, 2**33 + 1), Buffer("middle", 1, 4, 2**32 + 3), Buffer("late", 3, 5, 2**33 - 7)]
     cases = [
         easy_case("a drawn hole", shuffled([*hole, Buffer("empty", late, late + 1, 0)], rng)),
         easy_case("one after the other, drawn", shuffled(relay, rng)),
         easy_case("pairs, aligned to 64", shuffled(pairs, rng), 64),
+        easy_case("no bytes where memory is full", shuffled(full, rng), 16),
         easy_case("a single buffer", [Buffer("alone", late, late + 1, size[0])], 32),
         easy_case("gigabytes", shuffled(large, rng)),
         easy_case("none", []),
@@ -176,6 +179,18 @@ only_at_the_start = edited("valid", "two buffers meet if one is live when the ot
 @wrong("valid", "what has no bytes needs no place")
 def without_empty(buffers, alignment):
     return skyline([b for b in buffers if b.size], alignment)
+
+
+unit_each = edited("spared", "a buffer takes a unit of the alignment at least, also if it has no bytes")(
+    ("plan[buffer.name] + buffer.size", "plan[buffer.name] + max(buffer.size, 1)")
+)
+
+
+@wrong("valid", "puts what has no bytes behind the rest, and does not align it")
+def empty_ones_last(buffers, alignment):
+    plan = skyline([b for b in buffers if b.size], alignment)
+    end = max((plan[b.name] + b.size for b in buffers if b.size), default=0)
+    return plan | {b.name: end for b in buffers if not b.size}
 
 
 EQUIVALENT = {
