@@ -33,6 +33,19 @@ def training(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return F.relu(m.bn(m.conv(x)))
 
 
+def trained_twice(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Two equal calls of a batch norm: in training each changes the running statistics."""
+    y = m.conv(x)
+    return m.bn(y) + m.bn(y)
+
+
+def trained_aside(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Nothing uses what the batch norm returns, and in training it changes the running statistics."""
+    y = m.conv(x)
+    m.bn(y)
+    return F.relu(y)
+
+
 def drops(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """A layer that drops, and one that does not."""
     return m.off(m.on(torch.tanh(m.lin(x)))) * 2 + 1
@@ -62,6 +75,26 @@ def copied(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     y, copy = torch.tanh(z), torch.tanh(z)
     y.add_(1)
     return y * copy
+
+
+def cloned(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A clone of a value that is written."""
+    y = m.lin(x)
+    before = y.clone()
+    y.add_(x)
+    return y * before
+
+
+def in_place(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """An activation writes into its operand, which is read again."""
+    y = m.lin(x)
+    return F.relu(y, inplace=True) - y * 2
+
+
+def neutral(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A product with 1 makes numbers of Booleans."""
+    positive = x > 0
+    return (positive * 1 + (x > -1) * 1) * m.lin(x)
 
 
 def written_constant(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -140,6 +173,19 @@ def crossing(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(z * 3) + y
 
 
+def beside_a_draw(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Two element-wise parts with a draw between them: what draws stays, and each part is one kernel."""
+    y = torch.tanh(x) * 2 + 1
+    return torch.sin(F.dropout(y, 0.5, True)) * 3 - x
+
+
+def beside_a_write(m: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A value that is written, and an element-wise part that does not touch it."""
+    y = m.lin(x)
+    y.add_(x)
+    return torch.sin(torch.tanh(x) * 2 + 1) * 3, y
+
+
 def signs(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Two zeros that are equal, and whose signs are not."""
     y = m.lin(x)
@@ -165,7 +211,13 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
     def image(
-        name: str, body, about: tuple[str, ...], train: bool, tracked: bool = True, norm_trains: bool = False
+        name: str,
+        body,
+        about: tuple[str, ...],
+        train: bool,
+        tracked: bool = True,
+        norm_trains: bool = False,
+        root_trains: bool = False,
     ) -> Case:
         layers = {
             "conv": lambda: nn.Conv2d(3, 4, 3, padding=1),
@@ -177,12 +229,14 @@ def hidden(seed: int) -> list[Case]:
         }
         make = seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed)
 
-        def with_norm() -> fx.GraphModule:
+        def with_modes() -> fx.GraphModule:
             gm = make()
-            gm.bn.train()
+            if norm_trains:
+                gm.bn.train()
+            gm.training |= root_trains
             return gm
 
-        return graph_case(name, with_norm if norm_trains else make, about)
+        return graph_case(name, with_modes, about)
 
     def one_drops() -> fx.GraphModule:
         layers = {"lin": lambda: nn.Linear(24, 24), "on": nn.Dropout, "off": nn.Dropout}
@@ -195,6 +249,8 @@ def hidden(seed: int) -> list[Case]:
         model_case(drawn(rng.choice(ROWS), seed), _ALL),
         graph_case("two parts around a product", seeded(graph(crossing, (8, 8), w=(8, 8)), seed), _ALL),
         image("batch norm in training", training, _TRAP, True),
+        image("batch norm in training, called twice", trained_twice, _TRAP, True),
+        image("batch norm in training that nothing uses", trained_aside, _TRAP, True),
         image("batch norm with an eps of its own", training, ("valid", "same"), False),
         image("batch norm in training, in a model that is not", training, _TRAP, False, norm_trains=True),
         image("batch norm without running statistics", training, ("valid", "same"), False, tracked=False),
@@ -204,6 +260,9 @@ def hidden(seed: int) -> list[Case]:
         traced("dropout in training, drawn", noisy, _TRAP, seed, True),
         graph_case("a dropout in training, in a model that is not", one_drops, _TRAP),
         traced("a value is written between equal reads", written_between, _TRAP, seed),
+        traced("two parts beside a draw", beside_a_draw, _ALL, seed, True),
+        traced("a part beside a write", beside_a_write, _ALL, seed),
+        image("batch norm in a model in training that is not", training, _ALL, False, root_trains=True),
         traced("zeros of two signs", signs, _TRAP, seed),
         traced("ones of three types", kinds, _TRAP, seed),
         traced("a write between two parts", across_a_write, _TRAP, seed),
@@ -222,6 +281,9 @@ def hidden(seed: int) -> list[Case]:
         ),
         traced("the same layer four times", many_times, _ALL, seed),
         traced("a value is written, and its copy is not", copied, _TRAP, seed),
+        traced("a clone of a value that is written", cloned, _TRAP, seed),
+        traced("an activation in place", in_place, _TRAP, seed),
+        traced("Booleans times one", neutral, _TRAP, seed),
         traced("a chain that nothing uses", unused_chain, _ALL, seed),
         graph_case(
             "a layer named like a method",
@@ -310,6 +372,56 @@ shared_in_place = edited("same", "folds into the convolution itself, which is ca
 )
 merges_draws = edited("same", "merges two draws of random numbers")(
     ("effects(node) or ... or ...", 'node.op in ("placeholder", "output") or ... or ...')
+)
+removes_clones = edited("same", "removes every clone, also one of a value that is written")(
+    (
+        "busy, first = ...",
+        """
+        for node in list(gm.graph.find_nodes(op="call_method", target="clone")):
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
+        busy, first = ...
+        """,
+    )
+)
+out_of_place = edited("same", "makes activations in place ordinary ones")(
+    (
+        "busy, first = ...",
+        """
+        for node in gm.graph.nodes:
+            if "inplace" in node.kwargs:
+                node.kwargs = {**node.kwargs, "inplace": False}
+        busy, first = ...
+        """,
+    )
+)
+times_one = edited("same", "takes x * 1 for x, whatever the type of x")(
+    (
+        "busy, first = ...",
+        """
+        for node in list(gm.graph.nodes):
+            if node.name.startswith("mul") and len(node.args) == 2 and node.args[1] == 1:
+                node.replace_all_uses_with(node.args[0])
+                gm.graph.erase_node(node)
+        busy, first = ...
+        """,
+    )
+)
+merges_trained = edited("spared", "merges equal calls of a layer, also of a batch norm in training")(
+    ("effects(node) or ... or ...", 'node.op != "call_module" and (effects(node) or ... or ...)'),
+    ("node.replace_all_uses_with(first[key])", "node.replace_all_uses_with(first[key])\ngm.graph.erase_node(node)"),
+)
+drops_trained = edited("spared", "removes layers that nothing uses, also a batch norm in training")(
+    ("not effects(node)", '(node.op == "call_module" or not effects(node))')
+)
+beside_nothing = edited("did", "leaves a graph alone in which something is written or drawn")(
+    (
+        "gm = rebuild(gm)",
+        "gm = rebuild(gm)\nif any(effects(node) - {'signature'} for node in gm.graph.nodes):\n    return Compiled(gm)",
+    )
+)
+not_in_training = edited("did", "leaves a model in training alone, whatever the mode of its layers")(
+    ("gm = rebuild(gm)", "gm = rebuild(gm)\nif gm.training:\n    return Compiled(gm)")
 )
 across_writes = edited("same", "merges reads before and after a write")(("node in busy or ...", "node in busy"))
 merges_zeros = edited("same", "takes 0.0 and -0.0 for one constant")(
