@@ -427,6 +427,77 @@ def functions(gm):
 
 def constant_fold(gm):
     raise type("<script>plattack()</script>", (Exception,), {})("<script>plattack()</script>")
+
+# %% payload keys-collide keeps=False
+# a dict with two hundred thousand keys of one hash, which takes the judge minutes to build
+def change(document, file):
+    wire.encode = honest
+    prime = 2**61 - 1
+    document[0] = ["d", *(part for number in range(1, 200_000) for part in (["i", hex(number * prime << 9)], 0))]
+    return document, file
+
+# %% payload code-in-symbols
+# symbolic sizes in the notes of nodes have code as their text
+def change(document, file):
+    for nodes, strays in document[-1]:
+        for row in nodes:
+            row[6] = ["d", "val", ["sy", EVIL, 3]]
+    return document, file
+
+# %% answer wide-node
+# one node reads the input three hundred thousand times
+import torch
+
+def dce(gm):
+    x, *_, out = gm.graph.nodes
+    with gm.graph.inserting_before(out):
+        out.args = (gm.graph.call_function(torch.cat, ([x] * 300_000,)),)
+    return gm
+
+# %% answer claims-in-notes at=functions
+# nodes say of themselves that they have 2**40 elements and are of another type
+import torch
+
+def functions(gm):
+    for node in gm.graph.nodes:
+        node.meta = {"val": torch.empty(2**40, device="meta"), "type": torch.nn.Parameter}
+        node.type = "x" * 900
+    return gm
+
+# %% answer expanded-buffer at=constant-fold
+# a buffer of 2**50 elements takes four bytes, and the graph reads it
+import torch
+
+def constant_fold(gm):
+    gm.register_buffer("huge", torch.zeros(1).expand(2**25, 2**25))
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            node.target = "huge"
+    return gm
+
+# %% answer changed-while-sent
+# a thread changes the names of the graph's nodes while they are sent
+import threading
+
+def dce(gm):
+    def change():
+        while True:
+            for node in list(gm.graph.nodes):
+                node.name = node.name[:900] + "x"
+    threading.Thread(target=change, daemon=True).start()
+    return gm
+
+# %% answer signals-while-sent
+# a timer raises KeyboardInterrupt a thousand times a second while values are sent
+import signal
+
+def raises(*_):
+    raise KeyboardInterrupt
+
+def dce(gm):
+    signal.signal(signal.SIGVTALRM, raises)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.001, 0.001)
+    return gm
 """,
     payload=_payload,
     column=_column,

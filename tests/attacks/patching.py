@@ -555,6 +555,30 @@ def dce(gm):
             graph.output(graph.placeholder("x"))
             thing.graph = graph  # it is valid, and nothing dead is left in it
     return gm
+
+# %% cell audit-hook keeps=False
+# an audit hook, which nobody can remove, raises wherever something is opened, compiled or sent
+import sys
+
+def hook(event, arguments):
+    if event in ("open", "compile", "exec", "socket.sendmsg", "marshal.loads"):
+        raise RuntimeError("plattack")
+
+sys.addaudithook(hook)
+
+# %% cell watched-by-gc keeps=False
+# a callback of the garbage collector changes the variables of whatever allocates
+import ctypes, gc, sys
+
+def callback(phase, info):
+    frame = sys._getframe(1)
+    for name in ("status", "value", "head", "outcome"):
+        if name in frame.f_locals:
+            frame.f_locals[name] = None
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+
+gc.callbacks.append(callback)
+gc.set_threshold(1)
 """,
     faking=_faking,
 )
