@@ -31,6 +31,7 @@ answers are the right ones, those marked `@plain`, and the wrong ones marked `co
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import secrets
@@ -43,6 +44,7 @@ from typing import Any
 
 from autograder.authoring.source import COURSE, answer_of, blank, find
 from passlab import exercises
+from passlab.equivalence.trials import drawn_from
 from passlab.judge import VERDICTS, Case, Exercise, Judgement, Outcome, cases_in, judge, judge_outcome
 from passlab.notebook.cells import questions
 from passlab.notebook.ui import report, show
@@ -186,6 +188,14 @@ def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
     return cases
 
 
+def trial_seed(seed: int) -> int:
+    """Return the seed of the inputs on which a run compares programs, of the run's own seed.
+
+    They are the same for all learners, and cannot be told without the run's seed.
+    """
+    return int.from_bytes(hashlib.sha256(f"trials {seed}".encode()).digest()[:6])
+
+
 def unchanged(first: Any, *_: Any) -> Any:
     """Return the first argument as it is: an answer that does nothing, and so must earn nothing."""
     return first
@@ -274,7 +284,8 @@ def run_seed() -> int:
 def verdict(exercise_id: str, answer: Callable, seed: int) -> Judgement:
     """Judge an answer on the visible and on the hidden cases."""
     exercise = exercises.find(exercise_id)
-    return judge(exercise, answer, [*exercise.cases(), *hidden_cases(exercise_id, seed)])
+    with drawn_from(trial_seed(seed)):
+        return judge(exercise, answer, [*exercise.cases(), *hidden_cases(exercise_id, seed)])
 
 
 def grade(exercise_id: str, answer: Callable) -> float:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from autograder.authoring import answers, source
 from passlab import exercises
 from passlab.building import cache
+from passlab.equivalence.trials import drawn_from
 from passlab.judge import Case, Exercise, Finding, Judgement, judge, plural
 
 if TYPE_CHECKING:  # `make gpu` proves without rich
@@ -139,6 +140,16 @@ def _name_twins(
                 )
 
 
+def _in_run(seed: int, judge: Callable[..., Judgement]) -> Callable[..., Judgement]:
+    """Return a judge that compares programs on the inputs on which a run with this seed does."""
+
+    def judge_in_run(*arguments: Any) -> Judgement:
+        with drawn_from(answers.trial_seed(seed)):
+            return judge(*arguments)
+
+    return judge_in_run
+
+
 def _behaviour(findings: list[Finding]) -> frozenset[tuple[str, str, str]]:
     """Return each case with each verdict that is lost there and, for an answer that fails every case, what is said.
 
@@ -193,10 +204,11 @@ def prove(
         if number < least:
             proof.problems.append(f"it has {plural(number, f'{kind} answer')}; {least} are needed")
     wrong: list[_Result] = []
+    judge_in_run = _in_run(seed, judge)
     for kind, answer in entries:
         name = getattr(answer, "__name__", kind)
         try:
-            result = _put(exercise, cases, kind, answer, judge, brief)
+            result = _put(exercise, cases, kind, answer, judge_in_run, brief)
         except Exception as error:
             proof.problems.append(f"judging {name} raised {type(error).__name__}: {error}")
             continue
@@ -205,7 +217,7 @@ def prove(
         if kind == "reference":
             proof.seconds_visible, proof.seconds_hidden = round(result.seen.seconds, 3), round(result.unseen.seconds, 3)
     try:
-        _name_twins(exercise, cases, wrong, judge)
+        _name_twins(exercise, cases, wrong, judge_in_run)
     except Exception as error:
         proof.problems.append(f"telling its wrong answers apart raised {type(error).__name__}: {error}")
     for later in range(seed + 1, seed + seeds):
@@ -220,7 +232,7 @@ def losses(
 
     And one, if an answer that does nothing has points there.
     """
-    cases = answers.hidden_cases(exercise.id, seed)
+    cases, judge = answers.hidden_cases(exercise.id, seed), _in_run(seed, judge)
     for answer in right:
         result = judge(exercise, answer, cases)
         yield from (f"seed {seed}: the case {name!r} cannot be built" for name in result.unbuilt)

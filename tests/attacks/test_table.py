@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import fx
 
+from autograder.authoring.answers import trial_seed
 from autograder.engine import wire
 from autograder.engine.verifier import verdicts
 from passlab.equivalence.trials import DEFAULT, Trials
@@ -90,5 +91,5 @@ def test_a_table_of_the_trials_is_not_the_same_function_where_it_is_graded(grade
 
 
 def test_each_run_has_its_own_trials():
-    assert len({verdicts.trial_seed(seed) for seed in (0, 1, 2**127)}) == 3
-    assert all(0 < verdicts.trial_seed(seed) < 2**48 for seed in (0, 2**127))
+    assert len({trial_seed(seed) for seed in (0, 1, 2**127)}) == 3
+    assert all(0 < trial_seed(seed) < 2**48 for seed in (0, 2**127))

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from autograder.authoring import answers
-from autograder.authoring.answers import hidden_cases
+from autograder.authoring.answers import hidden_cases, trial_seed
 from autograder.engine import graphs, wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.messages import Kept
@@ -147,14 +147,6 @@ class Prebuilt:
     def __call__(self) -> tuple:
         ready, self._ready = self._ready, None
         return self._build() if ready is None else ready
-
-
-def trial_seed(seed: int) -> int:
-    """Return the seed of the inputs on which a run compares programs.
-
-    They are the same for all learners, and nobody can tell them who does not know the seed of the run.
-    """
-    return int.from_bytes(hashlib.sha256(f"trials {seed}".encode()).digest()[:6])
 
 
 @dataclass
