@@ -101,7 +101,7 @@ def constants_with(**changed):
         ),
         ({"loop": {}}, "did", "At the start of block loop, debug is always 0."),
         ({"strange": {}}, "did", "No run gets to block strange"),
-        ({"usual": None}, "spared", "Block usual can be reached"),
+        ({"usual": None}, "did", "Block usual can be reached, and at its start debug is always 0."),
         (
             {"done": {"debug": 0, "x": 5}},
             "spared",
