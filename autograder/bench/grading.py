@@ -33,7 +33,7 @@ from autograder.bench.figures import Figure, at_least, at_most
 from autograder.toys import tiny, tiny_fx
 from passlab.building import cache
 
-CLASS, SEVERAL, LOAD = 18, 108, 1_000
+CLASS, FEW, SEVERAL, LOAD = 18, 27, 108, 1_000
 
 #: Settings of stock nbgrader: its own executor and preprocessors, none of this course.
 STOCK = """
@@ -84,10 +84,11 @@ def _drive(course: Path, n: int, jobs: int = 2, unsafe: bool = False, only: str 
     return answer(tiny.run(course, *command(drivers.grade, paths, n, jobs, unsafe)))
 
 
-def _stock(course: Path) -> tuple[float, float, dict[str, list[float]]]:
-    """Run `nbgrader autograde` and `generate_feedback` on `CLASS` submissions.
+def _stock(course: Path) -> tuple[float, float, float, dict[str, list[float]]]:
+    """Run `nbgrader autograde` and `generate_feedback` on `CLASS` submissions, and again, when nothing is left to do.
 
-    Return the seconds per submission of the first and of both, and learner → points.
+    Return the seconds per submission of the first and of both, the seconds that both take for nothing, and learner →
+    points.
     """
     (course / "stock").mkdir()
     (course / "nbgrader_config.py").write_text(STOCK.format(root=str(course)))
@@ -101,15 +102,15 @@ def _stock(course: Path) -> tuple[float, float, dict[str, list[float]]]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
     begin, took = time.perf_counter(), []
-    for command_name in ("autograde", "generate_feedback"):
+    for command_name in ("autograde", "generate_feedback") * 2:
         process = tiny.run(course, *plain, command_name, "day00", **tools)
-        took.append((time.perf_counter() - begin) / CLASS)
+        took.append(time.perf_counter() - begin)
         if process.returncode:
             raise RuntimeError(process.stderr.strip().split("\n")[-1])
     database = f"sqlite:///{course}/stock/gradebook.db"
     scores = answer(tiny.run(course, *command(drivers.stock_points, database), **tools))
     points = {learner: [row[f"{name}-check"] for name in tiny_fx.QUESTIONS] for learner, row in scores.items()}
-    return took[0], took[1], points
+    return took[0] / CLASS, took[1] / CLASS, took[3] - took[1], points
 
 
 def _command(course: Path, run: str, folder: str = "class") -> tuple[float, list[tuple[int, float]]]:
@@ -144,13 +145,17 @@ def grading(largest: int) -> Iterator[Any]:
         alone, bare = _drive(course, 60, jobs=1), _drive(course, 60, jobs=1, unsafe=True)
         yield "with gradebook and feedback"
         whole, _ = _command(course, "autograder/run")
+        for learner in sorted((course / "class").iterdir())[:FEW]:
+            shutil.copytree(learner, course / "few" / learner.name)
+        part, _ = _command(course, "autograder/few", "few")
+        further = (whole - part) / (SEVERAL - FEW)
         looping = {name: q.good for name, q in tiny_fx.QUESTIONS.items()}
         quick = _drive(course, 4, jobs=1, only="learner-0000")["seconds"]
         tiny_fx.submission(course, "loops", looping | {"dce": LOOP})
         limit = 1.0  # of every exercise in this course
         loop = _drive(course, 1, jobs=1, only="loops")["seconds"] - quick - limit
         yield "stock nbgrader on the same class"
-        stock, stock_with_all, points = _stock(course)
+        stock, stock_with_all, stock_start, points = _stock(course)
 
         base = f"stock nbgrader {stock:.3g} s each"
         yield at_least(
@@ -164,6 +169,15 @@ def grading(largest: int) -> Iterator[Any]:
             8,
             "x",
             f"stock nbgrader with feedback {stock_with_all:.3g} s each, passlab grade {with_all:.3g} s",
+        )
+        stock_further = stock_with_all - stock_start / CLASS
+        yield at_least(
+            "with all that but the start, each further submission",
+            stock_further / further,
+            25,
+            "x",
+            f"stock nbgrader {stock_further:.3g} s, passlab grade {further:.3g} s; "
+            f"their starts {stock_start:.3g} s and {whole - SEVERAL * further:.3g} s",
         )
         cost = 1000 * (alone["took"] - bare["took"]) / 60
         one = f"one at a time {1000 * alone['took'] / 60:.3g} ms, without sandbox {1000 * bare['took'] / 60:.3g} ms"
