@@ -49,8 +49,9 @@ def wrong_text(exercise: str, answer_expr: ast.expr) -> str | None:
 
     It is read from the text, because the modules need several compilers and a process can hold only one TVM.
     """
-    name = Path(*exercises.module_name(exercise).split(".")[-2:]).with_suffix(".py")
-    path = source.COURSE / "autograder/answers" / name  # `answers` would load torch, which grading does without
+    module = Path(*exercises.module_name(exercise).split(".")[-2:])
+    # By its path, since the module of answers would load torch, which grading does without.
+    path = source.COURSE / "autograder/answers" / module.with_suffix(".py")
     if not path.is_file():
         return None
     statements = [
