@@ -52,6 +52,17 @@ def test_truth_values_are_compared_too(race):
     assert rows["same"]["seconds"] > 0 and "other numbers than eager" in rows["other"]["missing"]
 
 
+def test_a_model_that_draws_is_compared_by_the_same_draws(race):
+    """And one that draws fewer numbers before is not the same."""
+    fewer, more = (
+        symbolic_trace(lambda x: torch.dropout(x, 0.5, True)),
+        symbolic_trace(lambda x: torch.dropout(torch.rand_like(x), 0.5, True) * 0 + torch.dropout(x, 0.5, True)),
+    )
+    entries = {"fewer": wire.encode(Compiled(fewer)), "more": wire.encode(Compiled(more))}
+    rows = race.run(wire.encode((fewer, (torch.ones(16, 24),))), entries)
+    assert rows["fewer"]["seconds"] > 0 and "other numbers than eager" in rows["more"]["missing"]
+
+
 def test_a_model_that_nothing_can_run_says_so(race):
     with pytest.raises(TimingError, match="ended with every competitor"):
         race.run(wire.encode((1, ())), {})
