@@ -93,9 +93,9 @@ done:
 """)
 
 
-def program_case(name: str, program: Program) -> Case:
-    """Return a case of a program, which no inputs go with."""
-    return Case(name, lambda: (program,))
+def program_case(name: str, program: Program, about: tuple[str, ...] = ()) -> Case:
+    """Return a case of a program, which no inputs go with. about: the verdicts that it decides, if not all."""
+    return Case(name, lambda: (program,), about=about)
 
 
 def fact_shown(fact: Any) -> str:

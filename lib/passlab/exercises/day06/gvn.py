@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from passlab.dataflow import Block, Instruction, Program, evaluate, parse, random_program, redundant, run
@@ -70,8 +69,7 @@ join:
 
 def gvn_case(name: str, program: Program) -> Case:
     """Return a case of a program. One in which nothing is redundant does not decide `did`: an empty list is right."""
-    about = () if any(redundant(program).values()) else ("valid", "spared")
-    return replace(program_case(name, program), about=about)
+    return program_case(name, program, () if any(redundant(program).values()) else ("valid", "spared"))
 
 
 def cases() -> list[Case]:
