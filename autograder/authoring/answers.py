@@ -36,6 +36,7 @@ import importlib
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -44,7 +45,7 @@ from typing import Any
 
 from autograder.authoring.source import COURSE, answer_of, blank, find
 from passlab import exercises
-from passlab.equivalence.trials import drawn_from
+from passlab.equivalence.seeds import drawn_from
 from passlab.judge import VERDICTS, Case, Exercise, Judgement, Outcome, cases_in, judge, judge_outcome
 from passlab.notebook.cells import questions
 from passlab.notebook.ui import report, show
@@ -196,6 +197,11 @@ def trial_seed(seed: int) -> int:
     return int.from_bytes(hashlib.sha256(f"trials {seed}".encode()).digest()[:6])
 
 
+def trials_of(seed: int) -> AbstractContextManager[None]:
+    """Compare programs inside on the inputs on which a run with this seed does."""
+    return drawn_from(trial_seed(seed))
+
+
 def unchanged(first: Any, *_: Any) -> Any:
     """Return the first argument as it is: an answer that does nothing, and so must earn nothing."""
     return first
@@ -284,7 +290,7 @@ def run_seed() -> int:
 def verdict(exercise_id: str, answer: Callable, seed: int) -> Judgement:
     """Judge an answer on the visible and on the hidden cases."""
     exercise = exercises.find(exercise_id)
-    with drawn_from(trial_seed(seed)):
+    with trials_of(seed):
         return judge(exercise, answer, [*exercise.cases(), *hidden_cases(exercise_id, seed)])
 
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from autograder.authoring import answers, source
 from passlab import exercises
 from passlab.building import cache
-from passlab.equivalence.trials import drawn_from
 from passlab.judge import Case, Exercise, Finding, Judgement, judge, plural
 
 if TYPE_CHECKING:  # `make gpu` proves without rich
@@ -144,7 +143,7 @@ def _in_run(seed: int, judge: Callable[..., Judgement]) -> Callable[..., Judgeme
     """Return a judge that compares programs on the inputs on which a run with this seed does."""
 
     def judge_in_run(*arguments: Any) -> Judgement:
-        with drawn_from(answers.trial_seed(seed)):
+        with answers.trials_of(seed):
             return judge(*arguments)
 
     return judge_in_run

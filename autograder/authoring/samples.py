@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import nbformat
 
-from autograder.authoring import source
+from autograder.authoring import answers, source
 from autograder.authoring.notebooks import source_notebook
 from passlab import exercises
 from passlab.notebook.cells import questions, unmarked
@@ -49,9 +49,7 @@ def wrong_text(exercise: str, answer_expr: ast.expr) -> str | None:
 
     It is read from the text, because the modules need several compilers and a process can hold only one TVM.
     """
-    module = Path(*exercises.module_name(exercise).split(".")[-2:])
-    # By its path, since the module of answers would load torch, which grading does without.
-    path = source.COURSE / "autograder/answers" / module.with_suffix(".py")
+    path = source.COURSE / Path(*answers.module_name(exercise).split(".")).with_suffix(".py")
     if not path.is_file():
         return None
     statements = [

@@ -34,6 +34,7 @@ from nbgrader.preprocessors import AssignLatePenalties
 from sqlalchemy import Connection, bindparam, create_engine, select
 from traitlets.config import Config
 
+from autograder.authoring.answers import SEED_BITS
 from autograder.engine.data import NotebookResult, Verdict
 from autograder.grading import scores
 from autograder.grading.files import UnreadableError, read_bytes
@@ -69,8 +70,6 @@ from autograder.grading.scores import (
 if TYPE_CHECKING:
     from autograder.grading.paper import GradedSubmission
 
-#: The bits of a run's seed, as in `autograder.authoring.answers`, which would load torch.
-_SEED_BITS = 128
 #: Renders the feedback on a notebook, with what was repaired; what it returns makes the page of the marks
 #: (`feedback.draft`).
 Page = Callable[[NotebookNode, NotebookResult, Sequence[str]], Callable[[Marks], str]]
@@ -164,7 +163,7 @@ class Recorder:
                 row = None
             if row is None:
                 fresh = {"id": new_uuid(), "folder": self.folder, "started": _now()}
-                fresh["seed"] = secrets.randbits(_SEED_BITS) if seed is None else seed
+                fresh["seed"] = secrets.randbits(SEED_BITS) if seed is None else seed
                 insert: Any = INSERT[db.dialect.name](RUN)
                 db.execute(insert.on_conflict_do_nothing(), fresh)
                 row = db.execute(unfinished).one()

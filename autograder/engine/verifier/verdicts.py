@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from autograder.authoring import answers
-from autograder.authoring.answers import hidden_cases, trial_seed
+from autograder.authoring.answers import hidden_cases, trials_of
 from autograder.engine import graphs, wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.messages import Kept
@@ -27,7 +27,6 @@ from autograder.engine.verifier.misconceptions import Behaviour, match, signatur
 from passlab import exercises
 from passlab.building import requests
 from passlab.equivalence.comparison import unlocated
-from passlab.equivalence.trials import drawn_from
 from passlab.fx import isolation
 from passlab.fx.programs import RUNS
 from passlab.judge import (
@@ -271,7 +270,7 @@ class Question:
                 outcome = replace(outcome, value=wire.decode(self.values[at]))
             except wire.Refused as refused:
                 outcome = replace(outcome, status="raised", error=f"The result cannot be judged: {refused}")
-        with drawn_from(trial_seed(self.seed)):
+        with trials_of(self.seed):
             if at < self.visible:
                 return [_brief(finding) for finding in judge_outcome(self.exercise, case, outcome)]
             with unlocated():

@@ -3,9 +3,9 @@
     result = equivalent(before, after)            # GraphModules, nn.Modules, plain functions, modules of TVM
     assert result, result.reason
 
-Reading order: values (the tolerance, and when a difference is rounding), trials (the inputs), comparison (the loop),
-result (its answer). Each IR has an adapter: `passlab.fx.equivalent`, `passlab.tvm.equivalent`,
-`passlab.mlir.equivalent`.
+Reading order: values (the tolerance, and when a difference is rounding), trials (the inputs), seeds (what they are
+drawn from), comparison (the loop), result (its answer). Each IR has an adapter: `passlab.fx.equivalent`,
+`passlab.tvm.equivalent`, `passlab.mlir.equivalent`.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ that is lost; "same tensor" writes into an input.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -47,30 +46,6 @@ DEFAULT = ("given", "double", "extreme", "nonfinite", "structured", "large", "si
 #: how much larger the numbers of "large" are than normal ones: past what activation functions saturate at
 _LARGE = 32.0
 _NONFINITE = (math.inf, 1.0, math.nan, -2.0, 0.0, -math.inf, 0.5)
-
-
-#: What is added to the seed of trials: 0, or a number that a grader keeps to itself.
-_own_seed = 0
-
-
-@contextmanager
-def drawn_from(seed: int) -> Iterator[None]:
-    """Draw the random trials of `equivalent` from another seed inside.
-
-    With a known one, all trials follow from the example inputs: a program could hold the results in a table, pass each
-    trial, and compute something else.
-    """
-    global _own_seed
-    outer, _own_seed = _own_seed, seed
-    try:
-        yield
-    finally:
-        _own_seed = outer
-
-
-def own_seed(seed: int) -> int:
-    """Return the seed from which to draw trials, for the one that a caller of `equivalent` gave."""
-    return seed + _own_seed
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from passlab.building.inputs import ALL_KINDS, inputs_for, inputs_like, tensor
 from passlab.building.parameters import Parameter
 from passlab.equivalence.comparison import why_not_a_program
 from passlab.equivalence.result import Equivalence, Options
-from passlab.equivalence.trials import own_seed
+from passlab.equivalence.seeds import own_seed
 from passlab.mlir.modules import MLIRError, copy, is_iree, name_of, value_names
 from passlab.mlir.reader import as_module, functions, iterators, type_of
 from passlab.mlir.run import run_all, run_module

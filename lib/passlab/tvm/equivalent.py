@@ -37,7 +37,7 @@ from passlab.building.comparison import Expected, Failure, ModuleComparison, Mod
 from passlab.building.inputs import ALL_KINDS, KINDS, inputs_like, nudged, tensor
 from passlab.equivalence.comparison import why_not_a_program
 from passlab.equivalence.result import Equivalence, Options
-from passlab.equivalence.trials import own_seed
+from passlab.equivalence.seeds import own_seed
 from passlab.equivalence.values import SUMS, Difference, Errors
 from passlab.tvm import builds
 from passlab.tvm.dialect import current_dialect
