@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from passlab.equivalence.seeds import own_seed
 from passlab.given.day15.plan import BITS, bytes_of, quantized
 from passlab.judge import Case, Finding, shown
 from passlab.judge.forms import why_not_a_list
@@ -115,7 +116,7 @@ def run(layers: Layers, x: Tensor) -> Tensor:
 def counterexample(layers: Layers, bits: Sequence[int], low: float, high: float, budget: float) -> Tensor | None:
     """Return an input in range whose error is over the budget, if a search finds one."""
     other = [(quantized(w, number), b) for (w, b), number in zip(layers, bits, strict=True)]
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(own_seed(0))
     shape = 64, layers[0][0].shape[1]
     x = torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low
     for _ in range(ROUNDS):

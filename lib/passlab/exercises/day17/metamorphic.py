@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from passlab.equivalence.seeds import own_seed
 from passlab.fx.cases import graph
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import op_name
@@ -192,7 +193,7 @@ def difference(one: Any, other: Any) -> str:
 
 def _drawn(inputs: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
     """Return inputs, and others of the same shapes. The last are whole numbers, with zeros."""
-    generator = torch.Generator().manual_seed(17)
+    generator = torch.Generator().manual_seed(own_seed(17))
     others = [tuple(2 * torch.randn(x.shape, generator=generator) for x in inputs) for _ in range(2)]
     orders = (torch.randperm(x.numel(), generator=generator).view(x.shape) for x in inputs)
     whole = tuple((order % 5 - 2).to(x.dtype) for order, x in zip(orders, inputs, strict=True))
