@@ -1,4 +1,7 @@
-"""Answers that look at nothing and find nothing earn nothing: where there is nothing to find, no case decides `did`."""
+"""Answers that look at nothing: those that find nothing earn nothing, and those that claim everything find nothing.
+
+Where there is nothing to find, no case decides `did`.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,31 @@ IDLE = {
 }
 
 
+def _operations(program):
+    """Return (block, number) of all operations of a program."""
+    numbered = ((block.name, i, line) for block in program.blocks for i, line in enumerate(block.instructions))
+    return [(name, i) for name, i, line in numbered if line.op not in ("const", "copy", "print")]
+
+
+#: Exercise → an answer that claims everything, or all but a few.
+CLAIMING = {
+    "day01.residual-edges": lambda gm: {(used.name, n.name) for n in gm.graph.nodes for used in n.all_input_nodes},
+    "day06.gvn": lambda program: [(*place, program.variables[0]) for place in _operations(program)],
+    "day06.liveness": lambda program: {b.name: (program.variables, program.variables[1:]) for b in program.blocks},
+}
+
+
 @pytest.mark.parametrize("exercise", IDLE)
 def test_an_answer_that_finds_nothing_earns_nothing(exercise):
     result = verdict(exercise, IDLE[exercise], 1)
     assert result.points == 0 and result.verdicts.get("valid", True)
+
+
+@pytest.mark.parametrize("exercise", CLAIMING)
+@pytest.mark.parametrize("seed", (1, 2, 3))
+def test_an_answer_that_claims_everything_finds_nothing(exercise, seed):
+    result = verdict(exercise, CLAIMING[exercise], seed)
+    assert result.verdicts["valid"] and not result.verdicts["did"] and not result.verdicts["spared"]
 
 
 def test_to_call_every_block_unreached_does_not_tell_its_constants():

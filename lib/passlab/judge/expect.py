@@ -14,6 +14,8 @@ from typing import Any
 
 from passlab.judge.verdicts import Case, Finding
 
+#: With fewer possible wrong claims, an answer may make all of them by one mistake.
+FEW_CLAIMS = 8
 #: (before, after) → None when it is met, else a message that says what is wrong
 Expectation = Callable[[Any, Any], str | None]
 #: (before, after, case) → None when the law is kept, else a message that says where it was broken
@@ -41,6 +43,17 @@ def law_of(verdict: str) -> Law:
 def too_many(why: str, rest: str, limit: int) -> str:
     """Return the message for a program with more than `limit` left; `rest` says what is left."""
     return f"{why} The result has {rest}; {'none' if limit == 0 else f'at most {limit}'} should be left."
+
+
+def why_not_selective(wrong: int, possible: int, what: str) -> str:
+    """Return why an answer that misses nothing has still found nothing, or "": it claims nearly everything.
+
+    wrong: the number of its wrong claims; possible: how many there can be; `what`: to what they amount. One mistake may
+    make most of them, and all where few are possible.
+    """
+    if possible < FEW_CLAIMS or 10 * wrong <= 9 * possible:
+        return ""
+    return f"It claims {wrong:,} of the {possible:,} {what}. An answer that claims nearly everything finds nothing."
 
 
 def at_most(limit: int, why: str, count: Callable[[Any], tuple[int, str]]) -> Expectation:

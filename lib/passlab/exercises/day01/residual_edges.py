@@ -11,6 +11,7 @@ from torch import fx, nn
 
 from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, line, net, traced, why_not_pairs
 from passlab.judge import Case, Finding
+from passlab.judge.expect import why_not_selective
 
 #: The forms that an addition takes in torch.fx.
 ADDITIONS = {operator.add, operator.iadd, torch.add, "add", "add_"}
@@ -102,7 +103,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             f"{a} → {b} is residual, but your answer does not contain it: {b} adds the value of {a} ({line(gm, b)}), "
             f"and a longer path leads from {a} to {b} as well."
         )
-    yield Finding("did", not missed, message, before=gm, mark=missed[0] if missed else ())
+    edges = {(used.name, node.name) for node in gm.graph.nodes for used in node.all_input_nodes}
+    message = message or why_not_selective(
+        len(edges & set(extra)), len(edges - expected), "edges that are not residual"
+    )
+    yield Finding("did", not message, message, before=gm, mark=missed[0] if missed else ())
     message = f"{' → '.join(extra[0])} is not residual: {_why_not(nodes, *extra[0])}" if extra else ""
     yield Finding("spared", not extra, message, before=gm, mark=extra[0] if extra else ())
     if "cost" in case.about:

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.dataflow import Block, Instruction, Program, evaluate, parse, random_program, redundant, run
+from passlab.equivalence.seeds import own_seed
 from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, TWO_ENTRIES, program_case
 from passlab.judge import Case, Finding, shown
+from passlab.judge.expect import why_not_selective
 from passlab.judge.forms import why_not_a_list, why_not_names
 
 #: Runs on which a claim is tried.
 RUNS = 60
+#: What computes nothing, so that it is not redundant.
+NO_OPERATION = ("const", "copy", "print")
 ENTRY = "(block, number of the instruction, variable)"
 
 COPIES = parse("""
@@ -91,20 +95,24 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    claims = {(block, i) for block, i, _ in value}
-    missed, holders = "", redundant(program)
+    claims, wrong = {(block, i) for block, i, _ in value}, _contradicted(program, value)
+    missed, holders, possible = "", redundant(program), 0
     for block in program.blocks:
+        operations = {i for i, line in enumerate(block.instructions) if line.op not in NO_OPERATION}
+        possible += len(operations - holders[block.name].keys())
         for i, names in holders[block.name].items():
             if (block.name, i) not in claims and not missed:
                 missed = f"`{block.instructions[i]}` in block {block.name}: {names[0]} already holds that value."
+    elsewhere = [(block, i) for block, i in wrong if i not in holders[block]]
+    missed = missed or why_not_selective(len(elsewhere), possible, "operations that are not redundant")
     yield Finding("did", not missed, missed)
-    wrong = _against(program, value)
-    yield Finding("spared", not wrong, wrong)
+    yield Finding("spared", not wrong, next(iter(wrong.values()), ""))
 
 
-def _against(program: Program, claims: Any) -> str:
-    """Return a run in which a claimed variable does not hold the value, in words, or ""."""
-    rng = random.Random(0)
+def _contradicted(program: Program, claims: Any) -> dict[tuple[str, int], str]:
+    """Return (block, number) → a run in which the claimed variable does not hold the value, in words."""
+    rng = random.Random(own_seed(0))
+    against: dict[tuple[str, int], str] = {}
     holders = {(block, i): name for block, i, name in claims}
     blocks = {block for block, _ in holders}
     for _ in range(RUNS):
@@ -112,13 +120,13 @@ def _against(program: Program, claims: Any) -> str:
         for block, state in run(program, *arguments, fuel=60).trace:
             for i, line, before, result in _steps(program[block], state) if block in blocks else ():
                 name = holders.get((block, i))
-                if name and before.get(name) != result:
+                if name and before.get(name) != result and (block, i) not in against:
                     inputs = ", ".join(f"{p} = {v}" for p, v in zip(program.parameters, arguments, strict=True))
-                    return (
+                    against[block, i] = (
                         f"With {inputs}, `{line}` in block {block} computes {result}, "
                         f"and {name} holds {before.get(name, 'nothing')} before it."
                     )
-    return ""
+    return against
 
 
 def _steps(block: Block, state: dict[str, Any]) -> Iterator[tuple[int, Instruction, dict[str, Any], Any]]:
@@ -145,7 +153,7 @@ def _invalid(program: Program, value: Any) -> str:
         if wrong := why_not_names([variable], program.variables, "The list", "variable", program.name):
             return wrong
         line = blocks[name].instructions[i]
-        if line.op in ("const", "copy", "print"):
+        if line.op in NO_OPERATION:
             return f"`{line}` in block {name} computes nothing: name only operations, not constants, copies or prints."
         if (name, i) in lines:
             return f"The list names `{line}` in block {name} twice; name each redundant operation once."
