@@ -9,18 +9,22 @@ are believed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
+import secrets
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback, release_feedback
-from nbgrader.utils import ignore_patterns, parse_utc
+from nbgrader.utils import ignore_patterns
 
 from autograder.grading import files
+from autograder.grading.intake import TIMESTAMP
+from autograder.grading.paper import when
 
+#: The file with the text, made by `nbgrader submit`, by which a learner fetches the feedback.
+SECRET = "submission_secret.txt"
 #: A clock's seconds between the name of a submission and its last file.
 COPYING = timedelta(minutes=2)
 
@@ -28,12 +32,18 @@ COPYING = timedelta(minutes=2)
 class Collect(ExchangeCollect):
     """nbgrader's collect, by the owners of the submissions instead of their names."""
 
+    def init_src(self):
+        super().init_src()
+        self.src_records = [record for record in self.src_records if record["username"]]
+
     def _path_to_record(self, path):
+        name = os.path.basename(path)
+        time = when(name.rsplit("+", 3)[2])  # learner+assignment+time, and a random text
+        record = {"filename": name, "timestamp": time or datetime.min, "username": ""}
         try:
-            record = super()._path_to_record(path)
-        except ValueError:  # no time in its name
-            record = {"filename": os.path.basename(path), "timestamp": datetime.min}
-        owner = os.lstat(path).st_uid
+            owner = os.lstat(path).st_uid
+        except FileNotFoundError:  # its owner has just removed it
+            return record
         try:
             record["username"] = pwd.getpwuid(owner).pw_name
         except KeyError:  # the account is gone
@@ -41,6 +51,7 @@ class Collect(ExchangeCollect):
         return record
 
     def copy_files(self):
+        self.check_owner = False  # nbgrader would follow a link for it; the name that it checks is the owner's
         folder = Path(self.coursedir.root)
         self._share = files.shares(folder, len(self.src_records), 1000 * self.coursedir.max_dir_size)
         super().copy_files()
@@ -55,7 +66,7 @@ class Collect(ExchangeCollect):
 
         try:
             notes, latest = files.copy(folder, Path(dest), self._share(), skip, os.lstat(folder).st_uid)
-        except files.UnreadableError as why:
+        except (files.UnreadableError, FileNotFoundError) as why:
             self.log.error("%s was not collected: %s", src, why)
             return
         except files.DiskFullError as why:
@@ -63,17 +74,23 @@ class Collect(ExchangeCollect):
             self.fail(f"{src} was not collected: {why}")
         for note in notes:
             self.log.error("%s: %s", src, note)
-        self._date(Path(dest), datetime.fromtimestamp(latest, UTC).replace(tzinfo=None))
+        self._date(Path(dest) / TIMESTAMP, datetime.fromtimestamp(latest, UTC).replace(tzinfo=None))
 
-    def _date(self, dest: Path, latest: datetime) -> None:
-        """Let a submission that was changed after the time in its `timestamp.txt` count from its last change."""
+    def _date(self, path: Path, latest: datetime) -> None:
+        """Write the time of a submission: its own, or that of its last change, if that was later.
+
+        Its own is written anew: whoever reads it must not find what this has read as something else.
+        """
         try:
-            stamp = parse_utc((dest / "timestamp.txt").read_text())
-        except (OSError, ValueError):
-            stamp = datetime.min
-        if latest - stamp > COPYING:
-            self.log.warning("%s says it is of %s, but was changed at %s UTC", dest, stamp, latest)
-            (dest / "timestamp.txt").write_text(f"{latest:%Y-%m-%d %H:%M:%S.%f} UTC")
+            time = when(files.read_text(path)) or datetime.min
+        except files.UnreadableError:
+            time = datetime.min
+        if latest - time > COPYING:
+            self.log.warning("%s says it is of %s, but was changed at %s UTC", path.parent, time, latest)
+            time = latest
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.write_text(f"{time:%Y-%m-%d %H:%M:%S.%f} UTC")
 
 
 class ReleaseFeedback(ExchangeReleaseFeedback):
@@ -87,9 +104,19 @@ class ReleaseFeedback(ExchangeReleaseFeedback):
             submitted = self.coursedir.format_path(
                 self.coursedir.submitted_directory, learner, self.coursedir.assignment_id
             )
-            for name in ("timestamp.txt", "submission_secret.txt"):
-                if not (folder / name).exists():
-                    with contextlib.suppress(files.UnreadableError):
-                        text = files.read_bytes(Path(submitted, name), 1_000)
-                        (folder / name).write_bytes(text)
+            texts = {name: _text(folder / name) or _text(Path(submitted, name)) for name in (TIMESTAMP, SECRET)}
+            if not texts[SECRET]:  # nbgrader would stop at it
+                self.log.error("%s/%s cannot be used: %s cannot be fetched", submitted, SECRET, page)
+                texts[SECRET] = secrets.token_hex(16)
+            for name, text in texts.items():
+                (folder / name).unlink(missing_ok=True)
+                (folder / name).write_text(text)
         super().copy_files()
+
+
+def _text(path: Path) -> str:
+    """Return the text of a short file, "" if it has none."""
+    try:
+        return files.read_text(path, 1_000)
+    except files.UnreadableError:
+        return ""

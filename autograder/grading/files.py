@@ -228,6 +228,10 @@ def copy(source: Path, target: Path, share: Share, skip: Callable[[Path], bool],
                 latest = max(latest, _copy(source / path, target / path, share, owner))
         except (_EntryError, UnreadableError) as why:
             notes.add(f"{printable(str(path))} was not copied: {why}")
+        except OSError as error:  # a path that is too long, or below a folder that was not copied
+            if full := disk_full(error, target):
+                raise full from None
+            notes.add(f"{printable(str(path))} was not copied: {error.strerror}.")
     return notes, latest
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pwd
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.exchange.default import collect
 from nbgrader.utils import notebook_hash
 from traitlets.config import Config
 
@@ -17,6 +19,7 @@ from autograder.grading import files as files_
 from autograder.grading.exchange import Collect, ReleaseFeedback
 from autograder.grading.gradebook import prepare
 from autograder.grading.late import DAY, LateDays
+from autograder.grading.paper import when
 from autograder.toys import hubs
 
 #: Whose submissions these are: as root, another user's, so that root's own files are foreign to them.
@@ -168,6 +171,74 @@ def test_a_name_without_a_time_stops_no_one(exchange, now):
     exchange(f"{LEARNER.pw_name}+day00+yesterday+x", {"tiny.ipynb": "old"})
     exchange(name(LEARNER.pw_name, now), files(now))
     assert (exchange.collect() / LEARNER.pw_name / "day00/tiny.ipynb").read_text() == "{}"
+
+
+@pytest.mark.parametrize("time", ["9" * 30, "9999-12-31 23:59:59 -1400", "0001-01-01 00:00:00 Asia/Tokyo"])
+def test_a_time_outside_the_calendar_stops_no_one(exchange, now, time):
+    exchange(f"{LEARNER.pw_name}+day00+{time.replace('/', '-')}+x", {"tiny.ipynb": "old"})
+    exchange(name(LEARNER.pw_name, now), files(now, **{"timestamp.txt": time}))
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert (result / "tiny.ipynb").read_text() == "{}"
+    assert abs(when((result / "timestamp.txt").read_text()) - now.replace(tzinfo=None)) < timedelta(minutes=1)
+
+
+def test_a_folder_in_place_of_the_time_stops_no_one(exchange, now, tmp_path):
+    exchange(name(LEARNER.pw_name, now), {"tiny.ipynb": "{}"})
+    (submission,) = (tmp_path / "exchange/passlab/inbound").iterdir()
+    (submission / "timestamp.txt").mkdir()
+    (submission / "timestamp.txt/a").touch()
+    result = exchange.collect() / LEARNER.pw_name / "day00/timestamp.txt"
+    assert when(result.read_text())
+
+
+def test_the_time_is_written_so_that_all_read_the_same(exchange, now):
+    """Grading once took a time of more than 200 bytes for none, and what was late for being on time."""
+    exchange(name(LEARNER.pw_name, now), files(now, **{"timestamp.txt": f"{stamp(now)}{' ' * 300}"}))
+    result = exchange.collect() / LEARNER.pw_name / "day00/timestamp.txt"
+    assert result.read_text() == stamp(now)
+
+
+def test_a_link_to_nowhere_stops_no_one(exchange, now, tmp_path, caplog):
+    exchange(name(LEARNER.pw_name, now), files(now))
+    later = name(LEARNER.pw_name, now + timedelta(days=1))
+    (tmp_path / "exchange/passlab/inbound" / later).symlink_to("nowhere")
+    exchange.collect()
+    assert "was not collected" in caplog.text
+
+
+def test_what_its_owner_removes_meanwhile_stops_no_one(exchange, now, tmp_path, monkeypatch):
+    exchange(name(LEARNER.pw_name, now), files(now))
+    gone = str(tmp_path / "exchange/passlab/inbound" / name("bob", now))
+    found = collect.glob.glob
+    monkeypatch.setattr(collect.glob, "glob", lambda pattern: [gone, *found(pattern)])
+    assert (exchange.collect() / LEARNER.pw_name / "day00/tiny.ipynb").exists()
+
+
+def test_a_path_that_is_too_long_is_left_out(exchange, now, tmp_path, caplog):
+    exchange(name(LEARNER.pw_name, now), files(now))
+    (submission,) = (tmp_path / "exchange/passlab/inbound").iterdir()
+    with contextlib.chdir(submission):
+        for number in range(18):
+            os.mkdir(f"{number:0>250}")
+            os.chdir(f"{number:0>250}")
+        Path("a.ipynb").touch()
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert (result / "tiny.ipynb").exists() and "File name too long" in caplog.text
+
+
+@pytest.mark.parametrize("secret", ["", b"\xff", "s" * 2_000, None])
+def test_feedback_whose_secret_cannot_be_used_stops_no_one(exchange, now, tmp_path, secret, caplog):
+    exchange(name(LEARNER.pw_name, now), files(now))
+    submitted = exchange.collect() / LEARNER.pw_name / "day00/submission_secret.txt"
+    submitted.unlink()
+    if secret is not None:
+        submitted.write_bytes(secret if isinstance(secret, bytes) else secret.encode())
+    feedback = tmp_path / "course/feedback" / LEARNER.pw_name / "day00"
+    feedback.mkdir(parents=True)
+    (feedback / "tiny.html").write_text("well done")
+    exchange.collect(ReleaseFeedback)
+    (released,) = (tmp_path / "exchange/passlab/feedback").iterdir()
+    assert released.read_text() == "well done" and "cannot be fetched" in caplog.text
 
 
 def test_feedback_without_a_secret_beside_it_is_released_with_that_of_the_submission(exchange, now, tmp_path):
