@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,6 +27,10 @@ from passlab.judge import listed
 
 #: The longest answer, in characters, that is kept as it is.
 LONGEST = 50_000
+#: The most characters of a time.
+MAX_TIME = 200
+#: A time zone that is a path: dateutil would open the file.
+_PATH = re.compile(r"(^|[\s:])/|\.\.")
 
 
 @dataclass
@@ -90,8 +95,11 @@ def read(submission: Submission) -> GradedSubmission:
 
 def when(timestamp: str) -> datetime | None:
     """Return the time in the text of a timestamp.txt, in UTC, or None if it has no valid one."""
+    text = timestamp.strip()
+    if not text or len(text) > MAX_TIME or _PATH.search(text):
+        return None
     try:
-        return utils.parse_utc(timestamp) if timestamp.strip() else None
+        return utils.parse_utc(text)
     except Exception:  # the parser guesses, and raises what it meets on the way
         return None
 
@@ -100,8 +108,11 @@ def _latest(submission: Submission) -> str:
     """Return the latest of the valid times of a submission, as it is written; "" without one. Note the others."""
     texts = []
     for path in submission.times:
-        with contextlib.suppress(UnreadableError):
-            texts.append(files.read_bytes(path, 200).decode("utf-8-sig", "replace").strip())
+        try:
+            texts.append(files.read_bytes(path).decode("utf-8-sig", "replace").strip())
+        except UnreadableError as error:
+            if os.path.lexists(path):
+                submission.note(f"{error} This submission counts as being on time.")
     times = {text: time for text in texts if (time := when(text))}
     for text in texts:
         if text and text not in times:

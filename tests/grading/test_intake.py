@@ -701,6 +701,26 @@ def test_the_collections_time_covers_whatever_was_handed_in_with_it(tmp_path):
     assert paper._latest(found["ada", "day02"]) == "2030-01-09 09:00:00 CET"
 
 
+def test_a_time_counts_whatever_is_around_it(tmp_path):
+    touch(tmp_path / "ada/day01/graphs.ipynb")
+    (tmp_path / "ada/day01/timestamp.txt").write_text(f"{' ' * 300}2030-01-09 09:00:00 UTC\n")
+    submission = collect(tmp_path, {"day01": {"graphs"}}).submissions["ada", "day01"]
+    assert paper._latest(submission) == "2030-01-09 09:00:00 UTC" and submission.notes == []
+
+
+def test_a_time_that_is_not_read_is_told(tmp_path):
+    touch(tmp_path / "ada/day01/graphs.ipynb")
+    (tmp_path / "ada/day01/timestamp.txt").mkdir()
+    submission = collect(tmp_path, {"day01": {"graphs"}}).submissions["ada", "day01"]
+    assert paper._latest(submission) == "" and "counts as being on time" in submission.notes[0]
+
+
+@pytest.mark.parametrize("zone", ["/zone", ":/zone", "../zone", "Europe/../zone"])
+def test_no_file_is_read_for_a_time_zone(zone, tmp_path, monkeypatch):
+    monkeypatch.setattr(utils, "parse_utc", lambda text: pytest.fail(f"{text} was parsed"))
+    assert when(f"2030-01-01 10:00:00 {zone}") is None
+
+
 @pytest.mark.parametrize("text", ["9" * 200, "1e400", "\0", "99:99", "2030-13-45", "UTC+99999", "1-1-1-1"])
 def test_what_is_no_time_is_none(text, monkeypatch):
     assert when(text) is None
