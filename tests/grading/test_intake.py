@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import shutil
+import time
 import zipfile
 from pathlib import PurePath
 
@@ -1046,6 +1047,30 @@ def test_canvas_without_names(tmp_path):
     assert set(found.submissions) == {("anon_a1B2c", "day01"), ("anon_12345", "day01")}
     assert found.submissions["anon_12345", "day01"].notebooks["graphs"].name.startswith("anon_12345_LATE")
     assert "Canvas hid who this is" in said(found, "anon_a1B2c")
+
+
+@pytest.mark.parametrize(
+    "posing", ["x-Grace H_1_assignsubmission_file_graphs-9", "x_13_assignsubmission_file_graphs-9"]
+)
+def test_no_file_in_canvas_is_another_learners_because_its_learner_named_it_as_moodle_does(tmp_path, posing):
+    """It took the place of the other's work, as a later attempt."""
+    paths = ["hoppergrace_13_346_graphs.ipynb", f"mallorymal_14_347_{who}_assignsubmission_file_graphs-9.ipynb"]
+    for path in paths:
+        touch(tmp_path / path)
+    found = collect(
+        tmp_path, KNOWN, ids={"13": "grace", "14": "mal"}, moodle_ids={"13": "grace"}, names={"Grace H": "grace"}
+    )
+    assert found.submissions["grace", "day01"].notebooks["graphs"].name == paths[0]
+    assert not found.submissions["grace", "day01"].notes
+    assert set(submissions._whose([[path] for path in paths], KNOWN).values()) == {"13", "14"}
+
+
+def test_blanks_between_the_endings_of_a_name_take_no_time(tmp_path):
+    """With twice as many, it took longer than anybody waits, before a submission of the class was graded."""
+    touch(tmp_path / "ada" / f"a{'   copy' * 16}!.ipynb")
+    begin = time.process_time()
+    assert "unknown notebook" in said(collect(tmp_path, KNOWN), "ada")
+    assert time.process_time() - begin < 10
 
 
 GROUPS = {"ada": "A", "bob": "A", "cyd": "A", "dan": "", "eve": "E", "fay": "E"}

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -39,9 +39,10 @@ _HANDED_IN = (*_NOTEBOOKS, ".zip", TIMESTAMP, "roster.csv")
 _FILE = r"(?P<file>.+\.(?:ipynb(?:\.txt|\.json)?|zip))"
 #: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
 _CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_" + _FILE, re.IGNORECASE)
-#: What systems put around the name of a copy: graphs (1), graphs-Copy1, Copy of graphs.
+#: What systems put around the name of a copy: graphs (1), graphs-Copy1, Copy of graphs. A blank between two endings
+#: belongs to the second: with a choice for each, a name of 200 characters would take years.
 _COPY = re.compile(
-    r"(?:copy of |kopie von )?(?P<name>.+?)(?:\s*\(\d{1,4}\)|[\s_-]+(?:copy|kopie)\s*\d{0,4})*", re.IGNORECASE
+    r"(?:copy of |kopie von )?(?P<name>.+?)(?:\s*\(\d{1,4}\)|[\s_-]+(?:copy|kopie)(?:\s*\d{1,4})?)*\s*", re.IGNORECASE
 )
 #: The same where it grades without names: anon_a1b2C_67890_graphs.ipynb.
 _ANONYMOUS = re.compile(r"(?P<number>anon_[A-Za-z0-9]{5})_(?:LATE_)?\d+_" + _FILE, re.IGNORECASE)
@@ -151,7 +152,7 @@ def _class_folder(path: Path, known: dict[str, set[str]], work: ClassWork) -> Pa
             return path
         below = {p.name for p in _folders(inside[0])}
         holds_learners = any(set(known) & {q.name for q in _folders(p)} for p in _folders(inside[0])) or any(
-            _MOODLE.fullmatch(p.name) or _flat(p.name) for p in inside[0].iterdir()
+            _MOODLE.fullmatch(p.name) or _is_flat(p.name) for p in inside[0].iterdir()
         )
         if below & set(known) or not holds_learners or below == {inside[0].name}:
             return path
@@ -269,9 +270,25 @@ def _learners_folders(home: Path, known: Collection[str], work: ClassWork) -> li
     return folders
 
 
-def _flat(name: str) -> re.Match[str] | None:
-    """Return the parts of the name of a file that Canvas or Moodle wrote beside those of other learners."""
-    return _ANONYMOUS.fullmatch(name) or _MOODLE_FILE.fullmatch(name) or _CANVAS.fullmatch(name)
+def _is_flat(name: str) -> bool:
+    """Return whether this is the name of a file that Canvas or Moodle wrote beside those of other learners."""
+    return bool(_of_canvas(name) or _MOODLE_FILE.fullmatch(name))
+
+
+def _of_canvas(name: str) -> re.Match[str] | None:
+    return _ANONYMOUS.fullmatch(name) or _CANVAS.fullmatch(name)
+
+
+def _flat(names: Iterable[str]) -> dict[str, re.Match[str]]:
+    """Return the name of each file that Canvas or Moodle wrote → its parts.
+
+    A download is Canvas's if all of its files are: learners choose how a name ends, and one may look like Moodle's name
+    of another learner's file.
+    """
+    flat = [name for name in names if _is_flat(name)]
+    canvas = all(map(_of_canvas, flat))
+    matches = {name: (not canvas and _MOODLE_FILE.fullmatch(name)) or _of_canvas(name) for name in flat}
+    return {name: match for name, match in matches.items() if match}
 
 
 def _is_moodle(match: re.Match[str]) -> bool:
@@ -281,14 +298,15 @@ def _is_moodle(match: re.Match[str]) -> bool:
 def _flat_files(home: Path) -> list[tuple[Path, re.Match[str]]]:
     """Return the files that Canvas or Moodle wrote, with their parts. The last attempt counts, so it comes first."""
     paths = [path for path in home.iterdir() if not path.is_symlink()]
-    matches = [(path, match) for path in paths if (match := _flat(path.name))]
+    flat = _flat(path.name for path in paths)
+    matches = [(path, flat[path.name]) for path in paths if path.name in flat]
     return sorted(matches, key=lambda pair: (_attempt(pair[1]["file"]), pair[0]), reverse=True)
 
 
 def _notebooks(home: Path) -> list[Path]:
     """Return the notebooks beside the learners' folders."""
     paths = [path for path in home.iterdir() if _is_notebook(path.name) and not path.is_symlink()]
-    return sorted(path for path in paths if not _flat(path.name))
+    return sorted(path for path in paths if not _is_flat(path.name))
 
 
 def _attempt(name: str) -> int:
@@ -335,19 +353,16 @@ def _whose(paths: list[list[str]], known: Collection[str]) -> dict[tuple[str, ..
         for at, part in enumerate(path):
             if part in known:
                 return max(at - 1, 0)
-            if _MOODLE.fullmatch(part) or _flat(part):
+            if _MOODLE.fullmatch(part) or _is_flat(part):
                 return at
         return None
 
     depths = [at for at in map(depth, paths) if at is not None]
     depths = depths or [max(len(path) - 2, 0) for path in paths if _is_notebook(path[-1])]
     level = min(depths, default=0)
-    whose = {}
-    for path in paths:
-        part = path[min(level, len(path) - 1)]
-        flat = _flat(part)
-        whose[tuple(path)] = flat["number"] if flat else part
-    return whose
+    part_of = {tuple(path): path[min(level, len(path) - 1)] for path in paths}
+    flat = _flat({*part_of.values()})
+    return {path: flat[part]["number"] if part in flat else part for path, part in part_of.items()}
 
 
 class _Search:
