@@ -15,6 +15,7 @@ import secrets
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback, release_feedback
 from nbgrader.utils import ignore_patterns
@@ -31,6 +32,8 @@ COPYING = timedelta(minutes=2)
 
 class Collect(ExchangeCollect):
     """nbgrader's collect, by the owners of the submissions instead of their names."""
+
+    src_records: list[dict[str, Any]]
 
     def init_src(self):
         super().init_src()
