@@ -13,7 +13,9 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from html import unescape
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from markupsafe import Markup
 from nbformat.notebooknode import NotebookNode
@@ -88,7 +90,9 @@ def _page(
 
         @cache
         def picture(name: str) -> str:
-            return _picture((attachments or {}).get(name) or {})
+            """Return the picture of this name. Some editors write a blank or an umlaut in it as in an address."""
+            own = attachments or {}
+            return _picture(own.get(name) or own.get(unquote(unescape(name))) or {})
 
         def address(match: re.Match[str]) -> str:
             nonlocal room

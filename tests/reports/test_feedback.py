@@ -140,6 +140,12 @@ def test_data_that_claims_to_be_safe_is_text():
     assert "{&#39;__html__&#39;: &#39;&lt;b&gt;&#39;}" in feedback(nb, result)
 
 
+def test_an_attachment_may_have_a_name_that_an_address_has_not():
+    nb, result = make(markdown="![p](attachment:my%20%C3%BC.png) ![q](attachment:a&b.png)")
+    nb.cells[0].attachments = {name: {"image/png": PIXEL} for name in ("my ü.png", "a&b.png")}
+    assert feedback(nb, result).count(f'src="data:image/png;base64,{PIXEL}"') == 2
+
+
 def test_an_attachment_is_data_or_nothing():
     nb, result = make(markdown="![p](attachment:a.png) ![q](attachment:b.html) ![r](attachment:gone)")
     nb.cells[0].attachments = {"a.png": {"image/png": PIXEL}, "b.html": {"text/html": "<script>"}}
