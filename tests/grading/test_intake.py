@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 import nbformat
 import pytest
+from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader import utils
 from nbgrader.utils import determine_grade
@@ -380,6 +381,17 @@ def test_an_answer_far_from_its_place_is_found_and_checked_there(submitted, auth
     names = [cell.metadata.nbgrader.grade_id for cell in submitted.cells if "nbgrader" in cell.metadata]
     assert names.index("double-check") == names.index("double") + 1 and by_id(submitted)["double"] is answer
     assert "recognised by what it says" in notes and "Check cell 'double-check' was missing" in notes
+
+
+@pytest.mark.parametrize("source", ["a=1\n" * 50_000, "x=" + "-" * 90_000 + "1", "x = \0"])
+def test_cells_without_ids_cost_the_grader_no_time_and_no_memory_whatever_they_say(submitted, authored, source):
+    """Each of them was parsed here once for each missing cell, which took minutes; or none of the notebook counted."""
+    for number, cell in enumerate(submitted.cells):
+        cell.metadata, cell.id = NotebookNode(), f"own-{number}"
+    submitted.cells += [new_code_cell(source) for _ in range(10)]
+    begin = time.thread_time()
+    notes = repair(submitted, authored)
+    assert time.thread_time() - begin < 2 and any("was missing" in note or "what it says" in note for note in notes)
 
 
 def test_a_check_above_its_answer_is_moved_below_it(submitted, authored):

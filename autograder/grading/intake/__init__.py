@@ -3,6 +3,7 @@
 submissions    find the notebooks in what learners handed in (`grading.reading` reads them)
 claims         tell by its content which notebook a file is
 groups         enter what a member of a group handed in for all of them
+contents       tell what code cells check and define
 repairs        restore locked and missing cells, ids and metadata
 jobs           make the engine's job of its code cells
 results        write the job's result into its outputs

@@ -12,6 +12,7 @@ from nbformat.notebooknode import NotebookNode
 from autograder.authoring.notebooks import source_notebook
 from autograder.grading.files import UnreadableError
 from autograder.grading.intake.cells import grade_id
+from autograder.grading.intake.contents import contents
 from autograder.grading.reading import read
 from passlab.notebook.cells import check_call
 
@@ -28,7 +29,8 @@ def place(path: Path, known: Mapping[str, set[str]]) -> Place | None:
         nb = read(path)
     except UnreadableError:
         return None
-    checks = {check.exercise for cell in nb.cells if cell.cell_type == "code" and (check := check_call(cell.source))}
+    said = contents([cell.source for cell in nb.cells if cell.cell_type == "code"])
+    checks = {cell.exercise for cell in said if cell.exercise}
     ids = {name for cell in nb.cells if (name := grade_id(cell))}
     places = [(assignment, name) for assignment in sorted(known) for name in sorted(known[assignment])]
     for marks, of in ((checks, _checks), (ids, _ids)):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from nbformat.notebooknode import NotebookNode
 
 from autograder.authoring.source import HIDDEN_TESTS, RUBRIC, blank
 from autograder.grading import files
 from autograder.grading.intake.cells import grade_id, is_locked, is_shown, nbgrader_meta
-from passlab.notebook.cells import check_call
+from autograder.grading.intake.contents import Content, content, contents
 from passlab.process.parsing import parse
 
 
@@ -78,10 +78,15 @@ def _holders(nb: NotebookNode, known: Mapping[str, NotebookNode], notes: list[st
 
 def _by_content(cells: list[NotebookNode], missing: Mapping[str, NotebookNode]) -> dict[str, list[NotebookNode]]:
     """Return the name of a missing cell → the cells without a name that say what it says."""
+    if not missing:
+        return {}
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    content_of = dict(zip(map(id, code), contents([cell.source for cell in code]), strict=True))
     candidates: dict[str, list[NotebookNode]] = {}
     for name, original in missing.items():
-        if alike := [cell for cell in cells if _says_the_same(cell, original)]:
-            candidates[name] = alike
+        alike = _alike(original)
+        if found := [cell for cell in cells if cell.cell_type == original.cell_type and alike(cell, content_of)]:
+            candidates[name] = found
     names = [name for name, cell in missing.items() if cell.cell_type == "markdown" and not is_locked(cell)]
     order = list(missing)
     for name in names:  # an answer in prose is the text below its question
@@ -93,28 +98,15 @@ def _by_content(cells: list[NotebookNode], missing: Mapping[str, NotebookNode]) 
     return candidates
 
 
-def _says_the_same(cell: NotebookNode, original: NotebookNode) -> bool:
-    """Return whether a cell without ids is this one of the course: the same check, locked text, or function defined."""
-    if cell.cell_type != original.cell_type:
-        return False
-    if is_locked(original):
-        check = check_call(original.source) if cell.cell_type == "code" else None
-        if check:
-            own = check_call(cell.source)
-            return own is not None and own.exercise == check.exercise
-        return bool(cell.source.strip()) and _visible_lines(cell.source) == _visible_lines(original.source)
-    return cell.cell_type == "code" and bool(_defined(cell.source) & _defined(blank(original.source)))
-
-
-def _defined(source: str) -> set[str]:
-    """Return the functions, classes and variables that a cell defines; none for what is not Python."""
-    try:
-        body = parse(source).body
-    except SyntaxError:
-        return set()
-    variables = (target for one in body if isinstance(one, ast.Assign) for target in one.targets)
-    named = {one.name for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef)}
-    return named | {target.id for target in variables if isinstance(target, ast.Name)}
+def _alike(original: NotebookNode) -> Callable[[NotebookNode, Mapping[int, Content]], bool]:
+    """Return a function that tells whether a cell without ids, of its type, is this one of the course: the same check,
+    locked text, or function defined."""
+    own, lines = content(blank(original.source)), _visible_lines(original.source)
+    if not is_locked(original):
+        return lambda cell, content_of: cell.cell_type == "code" and bool(content_of[id(cell)].defined & own.defined)
+    if original.cell_type == "code" and own.exercise:
+        return lambda cell, content_of: content_of[id(cell)].exercise == own.exercise
+    return lambda cell, _: bool(cell.source.strip()) and _visible_lines(cell.source) == lines
 
 
 def _add_imports(nb: NotebookNode, authored: NotebookNode, notes: list[str]) -> None:
