@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from passlab.building.requests import Built
@@ -75,6 +77,7 @@ def test_a_kernel_that_keeps_its_sums_in_registers_moves_few_numbers(in_own_proc
     assert round(result["as_in_the_lesson"], 4) == (4 + 16) / (4 * 16)
     assert result["one_reorder"] > 3  # a number of B, and a sum loaded and stored again
     assert result["untouched"] == 4 and result["a wide local tile"] > 2
+    assert result["the work is elsewhere"] == math.inf  # and a small block, which moves little, adds up something else
 
 
 # ---------------------------------------------------------------------------------------------------- There
@@ -89,7 +92,8 @@ def traffic() -> dict[str, float]:
     names = "as_in_the_lesson on_one_core packed untouched one_reorder"
     kernels = {name: getattr(bank, name) for name in names.split()}
     kernels |= {"reference": answers.reference("day08.schedule"), "a wide local tile": _wide}
-    return {name: _traffic(answer(128, 128, 64)["main"]) for name, answer in kernels.items()}
+    kernels |= {"the work is elsewhere": _elsewhere}
+    return {name: _traffic(answer(128, 128, 64)["main"], 128 * 128 * 64) for name, answer in kernels.items()}
 
 
 def _wide(n: int, m: int, k: int):
@@ -103,3 +107,23 @@ def _wide(n: int, m: int, k: int):
     i, j, r = schedule.get_loops(block)
     schedule.reorder(r, i, j)
     return schedule.mod
+
+
+def _elsewhere(n: int, m: int, k: int):
+    """The product is in plain loops, beside a block with sums in registers that C does not need."""
+    from passlab.relax import tvm
+
+    text = f"""
+@T.prim_func(s_tir=True, check_well_formed=False)
+def main(A: T.Buffer(({n}, {k}), "float32"), B: T.Buffer(({k}, {m}), "float32"), C: T.Buffer(({n}, {m}), "float32")):
+    few = T.sblock_alloc_buffer((64,), "float32", scope="local")
+    for r, j in T.grid(2, 64):
+        with T.sblock("few"):
+            vr, vj = T.axis.remap("RS", [r, j])
+            with T.init():
+                few[vj] = T.float32(0)
+            few[vj] = few[vj] + A[0, vr]
+    for i, r, j in T.grid({n}, {k}, {m}):
+        C[i, j] = C[i, j] + A[i, r] * B[r, j]
+"""
+    return tvm.IRModule({"main": tvm.script.from_source(text)})
