@@ -42,6 +42,8 @@ BROKEN = {
     "writes_input": ("spared", "It writes to its input x"),
     "in_memory": ("did", "It allocates a buffer of 6 elements between input and output"),
     "writes_twice": ("did", "The output y has 6 elements; the loops store 78 times to it."),
+    "through_output": ("did", "Several loops store all 6 elements of the output y"),
+    "through_input": ("valid", "The buffer part is another name for a part of a buffer"),
     "writes_nothing": ("did", "The output y has 6 elements; the loops store 0 times to it."),
     "exp_twice": ("cost", "It calls functions like exp 24 times; the graph has 1 such operations (exp) on 6 elements"),
     "long_way": ("cost", "operations per element"),
@@ -266,6 +268,23 @@ def generators():
             nests.append(tir.For(i, 0, 2, tir.ForKind.SERIAL, tir.For(j, 0, 3, tir.ForKind.SERIAL, store)))
         return tir.PrimFunc([x, y], tir.SeqStmt([tir.AllocBuffer(z), *nests]))
 
+    def through(buffer, part, store):
+        """Two loops with exp(x) between them in a buffer that is there anyway."""
+        where = "part = T.match_buffer(x[i, j], (), 'float32', elem_offset=T.int32(), offset_factor=1)"
+        text = f"""
+@T.prim_func(s_tir=True, check_well_formed=False)
+def main(x: T.Buffer((2, 3), "float32"), y: T.Buffer((2, 3), "float32")):
+    for i, j in T.grid(2, 3):
+        with T.sblock("exp"):
+            {where if part else "T.evaluate(0)"}
+            if i < 2:
+                {store} = T.exp(x[i, j])
+    for i, j in T.grid(2, 3):
+        if j < 3:
+            y[i, j] = T.max({buffer}[i, j] * {buffer}[i, j], T.float32(0))
+"""
+        return lambda gm: tvm.script.from_source(text)
+
     def chained(tir, value):
         for _ in range(20):
             value = value + value * 0.5
@@ -290,6 +309,8 @@ def generators():
         "writes_input": lambda gm: kernel(lines=clears_x),
         "in_memory": two_nests,
         "writes_twice": lambda gm: kernel(stores=13),
+        "through_output": through("y", False, "y[i, j]"),
+        "through_input": through("x", True, "part[()]"),
         "writes_nothing": lambda gm: kernel(stores=0),
         "exp_twice": lambda gm: kernel(again=True),
         "long_way": lambda gm: kernel(last=chained),

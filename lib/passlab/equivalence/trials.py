@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence.values import dtype_name, wide
+from passlab.equivalence.seeds import own_seed
+from passlab.equivalence.values import dtype_name, nudge, wide
 
 #: trial name → opening words of its message
 TRIALS = {
@@ -96,6 +97,18 @@ def example_inputs(program: Any) -> tuple | None:
         shape = tuple(size.node.hint if isinstance(size, torch.SymInt) else size for size in meta.shape)
         inputs.append(draw(torch.zeros(shape, dtype=meta.dtype), gen))
     return tuple(inputs)
+
+
+def nearby(inputs: Sequence[Any], by: float = 0.05) -> tuple:
+    """Return inputs of the run's own, each float moved by up to `by` of its size; without a run, as they are.
+
+    For judges with inputs that an answer knows: a program could hold its results in a table, and compute nothing.
+    """
+    seed = own_seed(0)
+    if not seed:
+        return tuple(inputs)
+    gen = torch.Generator().manual_seed(seed)
+    return tuple(nudge(x, by, gen) if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)
 
 
 def draw(like: Tensor, gen: torch.Generator, shape: Sequence[int] | None = None, dtype: Any = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections import Counter
@@ -13,6 +14,7 @@ import torch
 from torch import fx
 
 from passlab.building.arrays import as_torch
+from passlab.equivalence.trials import nearby
 from passlab.equivalence.values import Tolerance, compare
 from passlab.exercises._tensorir import FOREIGN, why_not_one_kernel
 from passlab.fx.reader import trace
@@ -94,9 +96,9 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("valid", broken is None, broken or "")
     if broken:
         return
-    work = Work.of(function)
     inputs, outputs = ends(gm)
     elements = outputs[0].meta["tensor_meta"].shape.numel()
+    work = Work.of(function, elements)
     written = [p.name for p in list(function.params)[: len(inputs)] if work.stores[p.__chandle__()]]
     yield Finding(
         "spared",
@@ -132,7 +134,7 @@ def _misfit(gm: fx.GraphModule, value: Any) -> tuple[str | None, Any]:
     if laid := [p.name for p in function.params if getattr(p.ty, "layout", None) is not None]:
         return f"The buffer {laid[0]} has a layout, which is not supported here. Use decl_buffer(…, layout=None).", None
     try:
-        work = Work.of(function)
+        work = Work.of(function, outputs[0].meta["tensor_meta"].shape.numel())
     except Unread as error:
         return str(error), None
     if work.foreign:
@@ -166,19 +168,23 @@ def _length(loop: Any) -> int:
 class Work:
     """The work of a kernel, counted from its text. `steps`: operations of all kinds; `dear`: calls of exp and the like;
     `stores`: how often each buffer is written, by handle; `always`: the same without the writes under a condition;
+    `passes`: the same where no statement counts more often than there are `elements` in an output, and of the two
+    branches of a condition the one that writes more often;
     `largest`: the elements of the largest buffer it allocates."""
 
+    elements: int
     steps: int = 0
     dear: int = 0
     largest: int = 0
     stores: Counter = field(default_factory=Counter)
     always: Counter = field(default_factory=Counter)
+    passes: Counter = field(default_factory=Counter)
     foreign: list[str] = field(default_factory=list)
     _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, function: Any) -> Work:
-        work = cls()
+    def of(cls, function: Any, elements: int) -> Work:
+        work = cls(elements)
         work.statement(function.body, 1)
         return work
 
@@ -193,13 +199,18 @@ class Work:
         elif kind == "BufferStore":
             self.stores[at.buffer.__chandle__()] += times
             self.always[at.buffer.__chandle__()] += times * always
+            self.passes[at.buffer.__chandle__()] += min(times, self.elements)
             self.expression(at.value, times)
         elif kind in ("Bind", "Evaluate"):
             self.expression(at.value, times)
         elif kind == "IfThenElse":
             self.expression(at.condition, times)
+            before, branches = self.passes, []
             for part in filter(None, (at.then_case, at.else_case)):
+                self.passes = before.copy()
                 self.statement(part, times, always=False)
+                branches.append(self.passes)
+            self.passes = functools.reduce(operator.or_, branches)
         elif kind in ("AllocBuffer", "DeclBuffer"):
             self._holds(at.buffer)
         elif kind == "SBlockRealize":
@@ -210,6 +221,9 @@ class Work:
             raise Unread(f"The kernel contains a {kind} statement; use only loops of constant length and stores.")
 
     def _block(self, block: Any, times: int, always: bool) -> None:
+        if block.match_buffers:
+            name = block.match_buffers[0].buffer.name
+            raise Unread(f"The buffer {name} is another name for a part of a buffer; use the buffers themselves.")
         for buffer in block.alloc_buffers:
             self._holds(buffer)
         if block.init:
@@ -259,6 +273,11 @@ def _why_not_one_kernel(function: Any, work: Work, inputs: int, elements: int) -
         times = work.stores[at]
         if times < elements or times > 2 * elements + 64 or work.always[at] > elements:
             return f"The output {parameter.name} has {elements:,} elements; the loops store {times:,} times to it."
+        if elements and work.passes[at] >= 2 * elements:
+            return (
+                f"Several loops store all {elements:,} elements of the output {parameter.name}: the first ones use it "
+                "as a buffer between them. Store each element once, when it is final."
+            )
     return None
 
 
@@ -288,6 +307,8 @@ def _wrong(case: Case, gm: fx.GraphModule, function: Any) -> str | None:
 
     ordinary = tuple(gm.meta["inputs"])
     trials = {"ordinary inputs": ordinary}
+    if not _types(gm) & {torch.float16, torch.bfloat16}:  # where torch rounds before a comparison, a kernel may not
+        trials["other inputs"] = nearby(ordinary)
     if case.expect:
         trials["NaN, infinities and the like"] = tuple(_edges(t, k) for k, t in enumerate(ordinary))
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
@@ -319,7 +340,14 @@ def _edges(tensor: torch.Tensor, number: int) -> torch.Tensor:
 
 def _tolerance(gm: fx.GraphModule) -> Tolerance:
     """Return the tolerance of the least precise type in the graph: torch rounds after each step, a kernel may not."""
-    nodes = [n for n in gm.graph.nodes if "tensor_meta" in n.meta and n.op != "output"]
-    types = {n.meta["tensor_meta"].dtype for n in nodes if n.meta["tensor_meta"].dtype.is_floating_point}
-    worst = max(types or {torch.float32}, key=lambda dtype: torch.finfo(dtype).eps)
-    return Tolerance.of(worst, depth=len(nodes), sums=False)
+    worst = max(_types(gm) or {torch.float32}, key=lambda dtype: torch.finfo(dtype).eps)
+    return Tolerance.of(worst, depth=len(_values(gm)), sums=False)
+
+
+def _types(gm: fx.GraphModule) -> set[torch.dtype]:
+    """Return the float dtypes of a graph's values."""
+    return {x.dtype for x in _values(gm) if x.dtype.is_floating_point}
+
+
+def _values(gm: fx.GraphModule) -> list[Any]:
+    return [n.meta["tensor_meta"] for n in gm.graph.nodes if "tensor_meta" in n.meta and n.op != "output"]
