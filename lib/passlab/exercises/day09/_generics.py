@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from passlab.equivalence.seeds import own_seed
+
 _KINDS = {"p": "parallel", "r": "reduction"}
 
 
@@ -60,5 +62,5 @@ def generic(
 
 def numbers(shape: Sequence[int], seed: int, element: str = "f32") -> np.ndarray:
     """Return small whole numbers, different ones nearby, so that an element read from the wrong place shows."""
-    drawn = np.random.default_rng(seed).integers(-9, 10, tuple(shape))
+    drawn = np.random.default_rng(own_seed(seed)).integers(-9, 10, tuple(shape))
     return drawn.astype({"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}[element])

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from passlab.equivalence.seeds import own_seed
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import Program
 from passlab.fx.values import aten_calls
@@ -174,7 +175,7 @@ def why_not_alike(value: Sequence[Mapping], method: str, rows: Mapping[str, dict
 
 def started(one: Mapping[str, Any]) -> tuple[Tensor, list[Tensor]]:
     """Return a parameter's first value, and its gradients; of several numbers, one is 0, another in each step."""
-    generator = torch.Generator().manual_seed(sum(map(ord, one["memory"])))
+    generator = torch.Generator().manual_seed(own_seed(sum(map(ord, one["memory"]))))
     dtype = getattr(torch, one["dtype"])
     draw = [torch.randn(one["shape"], generator=generator, dtype=torch.float64).to(dtype) for _ in range(STEPS + 1)]
     value, *gradients = draw

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from passlab.equivalence.seeds import own_seed
+from passlab.equivalence.trials import nearby
 from passlab.equivalence.values import Tolerance, wide
 from passlab.fx.judge import why_not_valid
 from passlab.fx.programs import Program
@@ -78,8 +80,14 @@ def cases() -> list[Case]:
     ]
 
 
-def judge(case: Case, value: Any) -> Iterator[Finding]:
+def _arguments(case: Case) -> tuple[str, tuple, dict]:
+    """Return the call of a case, on numbers of the run's own unless they are special ones."""
     op, args, kwargs = case.build()
+    return op, args if case.asks("same") else nearby(args), kwargs
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    op, args, kwargs = _arguments(case)
     reason = _misfit(op, args, value)
     yield Finding("valid", not reason, reason)
     if reason:
@@ -131,10 +139,10 @@ def _extra(op: str, args: tuple, places: list[int]) -> str:
 
 def expected(case: Case) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
     """Return g, the result, and torch's gradients by the number of the argument."""
-    op, args, kwargs = case.build()
+    op, args, kwargs = _arguments(case)
     leaves = [x.requires_grad_() if differentiable(x) else x for x in args]
     out = OPERATIONS[op](*leaves, **kwargs)
-    g = numbers(*out.shape, seed=7, dtype=out.dtype) if case.expect is None else case.expect.expand(out.shape)
+    g = numbers(*out.shape, seed=own_seed(7), dtype=out.dtype) if case.expect is None else case.expect.expand(out.shape)
     floats = [i for i, x in enumerate(leaves) if differentiable(x)]
     gradients = torch.autograd.grad(out, [leaves[i] for i in floats], g)
     return g, out.detach(), dict(zip(floats, gradients, strict=True))
