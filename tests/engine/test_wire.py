@@ -354,6 +354,10 @@ class Own(nn.Module):
         ("gm.linear = Own()", "Module linear is a Own, a class of your own"),
         ("gm.linear = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))", "Module linear is parametrized"),
         ("gm.linear.register_forward_hook(lambda *_: None)", "Module linear has a hook"),
+        (
+            "gm.linear.__dict__['weight'] = gm.linear._parameters.pop('weight').detach()",
+            "Module linear.weight is a tensor that is no parameter or buffer",
+        ),
         ("gm.linear.forward = torch.neg", "Module linear.forward hides the forward of its class"),
     ],
 )

@@ -177,6 +177,12 @@ HOSTILE = {
     "a setting for __class__": module(held=[["__class__", 1]]),
     "a setting for a compiled call": module(held=[["_compiled_call_impl", RELU]]),
     "a class that is code": module(called="A: pass\nimport os\nclass B"),
+    "a layer that hides its weights": payload(
+        ["M", 0],
+        storages=[[0, "cpu"]],
+        tensors=[[0, "float32", [0], [1], 0, 0]],
+        modules=[["torch.nn.Linear", False, [], [], [], [["weight", ["T", 0]]]]],
+    ),
     "a module of no table": payload(["M", 0], modules=[["os.system", False, [], [], [], []]]),
     "a ReLU with another forward": payload(["M", 0], modules=[[*PLAIN[:5], [["forward", RELU]]]]),
     "a training flag that is text": payload(["M", 0], modules=[["torch.nn.ReLU", "yes", [], [], [], []]]),

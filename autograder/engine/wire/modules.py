@@ -11,7 +11,7 @@ from collections import ChainMap
 from collections.abc import Iterator
 from typing import Any
 
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from autograder.engine.wire.kinds import is_word
@@ -86,6 +86,14 @@ def may_be_set(cls: type, name: Any) -> bool:
     if not is_word(name) or name.startswith("__") or name in _INNER or name in _DERIVED:
         return False
     return not any(name in vars(base) for base in cls.__mro__)
+
+
+def hides_tensor(cls: type, value: Any) -> bool:
+    """Return whether a setting of a layer is a tensor, which judges that look at its parameters and buffers overlook.
+
+    A GraphModule may hold constants: its nodes read them.
+    """
+    return isinstance(value, Tensor) and not issubclass(cls, fx.GraphModule)
 
 
 def blank(cls: type) -> nn.Module:

@@ -264,6 +264,8 @@ class _Packer:
                     raise Refused(f"{outer} has a part whose name is {kinds.kind(name)}; it must be text.")
                 try:
                     row = [name, self.value(value, depth)]
+                    if held is lists[3] and modules.hides_tensor(type(module), value):
+                        raise Refused(f"{self.where} is a tensor that is no parameter or buffer. Register it as one.")
                     if held is lists[3] and not modules.may_be_set(type(module), name):
                         raise Refused(f"{self.where} hides the {name} of its class. Remove it from the module.")
                 except Refused:

@@ -301,6 +301,8 @@ class _Unpacker:
             if not modules.may_be_set(type(module), name):
                 raise Refused("The payload gives a module a setting that would hide a part of its class.")
             state[name] = self.value(value, 0)
+            if modules.hides_tensor(type(module), state[name]):
+                raise Refused("The payload gives a layer a tensor that is no parameter or buffer of it.")
 
     def _name_rows(self, rows: Any, length: int = 2) -> list[list]:
         rows = [_rows(row, length) for row in _rows(rows)]
