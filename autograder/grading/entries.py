@@ -1,5 +1,8 @@
 """The entries of a leaderboard: what learners' compilers return, measured against each other.
 
+Everybody may see a board. Why an entry has no rank is told in these words only: an error's text is its learner's, who
+could say anything there, of others too.
+
     board = collect(submissions, engine, "day12.compiler", seeds)
     race(board, ModelTimer())
 
@@ -29,6 +32,12 @@ from autograder.grading.recorder import digest
 
 #: What an entry needs on every hidden case before it may race, and the verdict that tells a model from a trap.
 _FIRST, _SAVES = {"valid", "same"}, "did"
+
+
+ENDED = "Its compiler, or a cell above it, ended with an error: see its feedback."
+NOT_READ = "It could not be read, or has no notebook of this exercise."
+NOT_RUN = "It could not be run."
+NOT_MEASURED = "Its program could not be built or run here, or gave other numbers than eager."
 
 
 @dataclass
@@ -73,7 +82,7 @@ def collect(
         try:
             _collect(entry, submission, engine, exercise, seeds)
         except Exception as error:  # one submission must not cost the others their board
-            entry.failure = f"It could not be run ({type(error).__name__}: {str(error)[:200]})."
+            entry.failure = f"{NOT_RUN} ({type(error).__name__})"
         entries.append(entry)
     return Board(entries)
 
@@ -82,7 +91,7 @@ def _collect(entry: Entry, submission: Submission, engine: Engine, exercise: str
     place = source.find(exercise)
     paper = read(submission)
     if place.notebook not in paper.notebooks:
-        entry.failure = " ".join(submission.notes) or f"{place.notebook}.ipynb was not handed in."
+        entry.failure = NOT_READ
         return
     nb = paper.notebooks[place.notebook]
     authored = source_notebook(submission.assignment, place.notebook)
@@ -103,7 +112,7 @@ def why_not_raced(result: NotebookResult, verdict: Verdict | None) -> str:
     if verdict is None:
         return result.failure or "The notebook was not graded."
     if verdict.crash or not verdict.attempted:
-        return verdict.crash or "No compiler was written."
+        return ENDED if verdict.crash else "No compiler was written."
     hidden = [case for case in verdict.cases if case.hidden]
     wrong = sum(case.status != "ok" or bool(_FIRST & set(case.lost)) for case in hidden)
     return f"Not equivalent, or no result, on {wrong} of {len(hidden)} hidden graphs: speed does not count." * bool(
@@ -131,7 +140,9 @@ def race(board: Board, timer: Timer, advance: Callable[[str], None] = lambda mod
         # By number: the process that measures learns no names.
         rows = timer.run(arguments, {str(at): entry.compiled[model] for at, entry in enumerate(taking_part)})
         for at, entry in enumerate(taking_part):
-            entry.rows[model] = rows.pop(str(at))
+            row = rows.pop(str(at))
+            measured = not row["missing"] and row["seconds"] and row["ratio"] and row["spread"] is not None
+            entry.rows[model] = row if measured else dict.fromkeys(row) | {"missing": NOT_MEASURED}
         board.baselines[model] = rows
         advance(model)
 

@@ -244,6 +244,19 @@ def test_hidden_models_race_and_traps_do_not():
     assert all(rows.keys() == {"eager"} for rows in value.baselines.values())
 
 
+@pytest.mark.parametrize("told", [{"missing": "No program: bob copied."}, {"ratio": None}])
+def test_a_board_says_in_its_own_words_what_could_not_be_measured(told):
+    ada = Entry("ada", arguments={"mlp 1": b"x"}, compiled={"mlp 1": b"made"})
+
+    class Timer:
+        def run(self, arguments, compiled):
+            return {"eager": row(1e-3), "0": row(1e-3) | told}
+
+    entries.race(board := Board([ada]), Timer())
+    (one,) = leaderboard.standings(board, kept(), {}, set(), "", True)
+    assert (one.state, one.why) == ("failed", f"mlp 1: {entries.NOT_MEASURED}")
+
+
 def test_the_gradebook_tells_entries_lateness_and_the_last_seed(tmp_path):
     books.make(tmp_path / "course")
     config = books.settings(tmp_path / "course")
@@ -262,7 +275,7 @@ def test_the_gradebook_tells_entries_lateness_and_the_last_seed(tmp_path):
     [
         ("The verifier has ended.", None, "The verifier has ended."),
         ("", Verdict("day12.compiler", 0, 5, 1, attempted=False), "No compiler was written."),
-        ("", Verdict("day12.compiler", 0, 5, 1, crash="It crashed."), "It crashed."),
+        ("", Verdict("day12.compiler", 0, 5, 1, crash="The cell above ended with E: bob copied."), entries.ENDED),
         ("", verdict(**{"a trap": "same"}), "Not equivalent, or no result, on 1 of 4 hidden graphs"),
         ("", verdict(seen="same", mlp="cost"), ""),
     ],
