@@ -1083,6 +1083,25 @@ def test_blanks_between_the_endings_of_a_name_take_no_time(tmp_path):
     assert time.process_time() - begin < 10
 
 
+@pytest.mark.parametrize("archive", ["a.zip", "day01.zip", "day01/a.zip", "day01/z.zip"])
+def test_a_notebook_counts_and_not_the_archive_with_which_its_learner_began(tmp_path, archive):
+    """An archive above it, or whose name came first, took its place: the notebook as it was released was graded."""
+    (scratch := tmp_path / "scratch").mkdir()
+    touch(tmp_path / "class/ada/day01/graphs.ipynb")
+    zipped(tmp_path / "class/ada" / archive, {"day01/graphs.ipynb": "{}"})
+    found = collect(tmp_path / "class", KNOWN, scratch)
+    assert found.submissions["ada", "day01"].notebooks["graphs"] == tmp_path / "class/ada/day01/graphs.ipynb"
+
+
+def test_nor_does_one_that_canvas_wrote_beside_it(tmp_path):
+    (scratch := tmp_path / "scratch").mkdir()
+    touch(tmp_path / "class/lovelaceada_12_345_graphs.ipynb")
+    zipped(tmp_path / "class/lovelaceada_12_346_day01-7.zip", {"day01/graphs.ipynb": "{}"})
+    submission = collect(tmp_path / "class", KNOWN, scratch).submissions["lovelaceada_12", "day01"]
+    assert submission.notebooks["graphs"] == tmp_path / "class/lovelaceada_12_345_graphs.ipynb"
+    assert "which is not in an archive" in submission.notes[0]
+
+
 GROUPS = {"ada": "A", "bob": "A", "cyd": "A", "dan": "", "eve": "E", "fay": "E"}
 
 

@@ -111,10 +111,13 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _handed_in(path: Path) -> list[Path]:
-    """Return the notebooks and zip archives below a folder, the shallowest first. Links are not followed."""
+    """Return the notebooks below a folder, and then the zip archives, the shallowest first. Links are not followed.
+
+    An archive beside a notebook is the one with which the work began, or a copy, whatever it is called.
+    """
     entries = files.walk(path, lambda inside: inside.name.startswith(".") or inside.name in _LITTER)
     names = [e.path for e in entries if _is_handed_in(e.path.name) and not S_ISDIR(e.about.st_mode)]
-    return [path / name for name in sorted(names, key=lambda name: (len(name.parts), name))]
+    return [path / name for name in sorted(names, key=lambda name: (_is_zip(name.name), len(name.parts), name))]
 
 
 def _is_notebook(name: str) -> bool:
@@ -296,11 +299,14 @@ def _is_moodle(match: re.Match[str]) -> bool:
 
 
 def _flat_files(home: Path) -> list[tuple[Path, re.Match[str]]]:
-    """Return the files that Canvas or Moodle wrote, with their parts. The last attempt counts, so it comes first."""
+    """Return the files that Canvas or Moodle wrote, with their parts, archives last: see `_handed_in`. The last attempt
+    counts, so it comes first."""
     paths = [path for path in home.iterdir() if not path.is_symlink()]
     flat = _flat(path.name for path in paths)
     matches = [(path, flat[path.name]) for path in paths if path.name in flat]
-    return sorted(matches, key=lambda pair: (_attempt(pair[1]["file"]), pair[0]), reverse=True)
+    return sorted(
+        matches, key=lambda pair: (not _is_zip(pair[0].name), _attempt(pair[1]["file"]), pair[0]), reverse=True
+    )
 
 
 def _notebooks(home: Path) -> list[Path]:
@@ -490,7 +496,9 @@ class _Search:
             submission.note(f"{other} was not graded: it has no check of this course, and there is another file.")
             return path in self.unsure
         if first not in self.guessed and path not in self.guessed:
-            reason = "is a later attempt" if _attempt(first.name) else "is closer to the top"
+            packed = any(map(_is_zip, inside.parts[:-1])) and not any(map(_is_zip, shown.parts[:-1]))
+            reason = "is not in an archive" if packed else "is closer to the top"
+            reason = "is a later attempt" if _attempt(first.name) else reason
             submission.note(f"{inside} was not graded: there is also {shown}, which {reason}.")
         elif path and _same(first, path):
             submission.note(f"{inside} was not graded: it is the same as {shown}.")
