@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
+from passlab.equivalence.trials import nearby
 from passlab.exercises.day15._results import operands, why_not_alike, why_not_as_often, why_not_equal
 from passlab.fx.cases import call, graph, live
 from passlab.fx.judge import rebuild, why_not_valid
@@ -130,7 +131,7 @@ def fewest_bytes(gm: fx.GraphModule) -> int:
 def why_not_bitwise(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return where the results of two graphs differ, on ordinary, small and large inputs, or ""."""
     for size in SIZES:
-        inputs = tuple(x * size if x.is_floating_point() else x for x in before.meta["inputs"])
+        inputs = tuple(x * size if x.is_floating_point() else x for x in nearby(before.meta["inputs"]))
         if reason := why_not_alike(before, after, inputs, why_not_equal):
             return f"With inputs of about {size:g}: {reason[0].lower()}{reason[1:]}"
     return ""
