@@ -10,6 +10,7 @@ Everything lies in one folder, /srv/passlab or the one that PASSLAB_HUB names:
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import pwd
@@ -130,10 +131,34 @@ def _system_user(learner: str) -> None:
         if process.returncode:
             raise Refused(f"The system user {learner} cannot be made: {process.stderr.strip()}") from None
         user = pwd.getpwnam(learner)
-    for path in (at, at / "course", at / "work"):
-        path.mkdir(exist_ok=True)
-        os.chown(path, user.pw_uid, user.pw_gid)
-    at.chmod(0o700)
+    at.mkdir(exist_ok=True)
+    handle = os.open(at, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for name in ("course", "work"):
+            _own_folder(handle, name, user)
+        os.fchown(handle, user.pw_uid, user.pw_gid)
+        os.fchmod(handle, 0o700)
+    finally:
+        os.close(handle)
+
+
+def _own_folder(home: int, name: str, user: pwd.struct_passwd) -> None:
+    """Make a folder in an open home folder, and give it to its owner.
+
+    The owner may have put a link in its place, to a folder that root would then give away: what is no folder goes.
+    """
+    for _ in range(2):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=home)
+        try:
+            handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
+        except OSError:
+            os.unlink(name, dir_fd=home)
+            continue
+        os.fchown(handle, user.pw_uid, user.pw_gid)
+        os.close(handle)
+        return
+    raise Refused(f"{user.pw_dir}/{name} is no folder, and comes back: look at what {user.pw_name} runs.")
 
 
 def _exchange(course: str) -> None:

@@ -70,6 +70,37 @@ def test_accounts_are_made_once_and_follow_the_roster(tmp_path, folder):
     assert modes["exchange"].endswith("1777") and modes["exchange/passlab-evening/inbound"].endswith("3733")
 
 
+LINKED = """
+import os, pwd
+from autograder.hub import accounts
+
+accounts.enter([("ada", ""), ("bob", "")])
+inbound = accounts.folder() / "exchange/passlab/inbound"
+before = inbound.stat().st_uid
+for name, kind in (("ada", "work"), ("ada", "course"), ("bob", "work"), ("bob", "course")):
+    (accounts.home(name) / kind).rmdir()
+(accounts.home("ada") / "work").symlink_to(inbound)
+(accounts.home("ada") / "course").symlink_to("nowhere")
+(accounts.home("bob") / "work").touch()
+os.mkfifo(accounts.home("bob") / "course")
+accounts.enter(None)
+assert inbound.stat().st_uid == before, "given away"
+for name in ("ada", "bob"):
+    for kind in ("work", "course"):
+        about = (accounts.home(name) / kind).lstat()
+        assert about.st_uid == pwd.getpwnam(name).pw_uid and about.st_mode & 0o170000 == 0o040000
+"""
+
+
+def test_a_link_in_a_home_folder_gives_nothing_away_and_stops_no_one(tmp_path):
+    """Root gave what it led to, such as the submissions of all, to the learner who had made it."""
+    assert hubs.is_root(), "This test makes system users, on a copy of /etc: run it as root."
+    done = subprocess.run(
+        [*hubs.sealed(tmp_path), sys.executable, "-c", LINKED], cwd=tiny.ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_it_says_that_it_takes_root(monkeypatch, capsys):
     monkeypatch.setattr(command.os, "geteuid", lambda: 1000)
     assert command.main([]) == 1

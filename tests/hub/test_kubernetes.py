@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,7 @@ import yaml
 from autograder.authoring.source import ROOT
 from autograder.hub import people
 from autograder.hub.accounts import Refused
+from autograder.toys import hubs
 
 FOLDER = ROOT / "autograder/hub/kubernetes"
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text())
@@ -216,10 +218,23 @@ def test_each_learner_is_a_user_of_the_own_section():
         "/tmp",
         "/exchange/passlab",
     ]
-    assert "chown 20001:20001 /home/learner" in ada.init_containers[0]["command"][-1]
+    assert "chown -h 20001:20001 /home/learner" in ada.init_containers[0]["command"][-1]
     exchanges = [one.volume_mounts[-1] for one in (ada, bob)]
     assert [one["subPath"] for one in exchanges] == ["passlab", "passlab-evening"]
     assert ada.environment["MALLOC_ARENA_MAX"] == "1"
+
+
+def test_a_link_in_a_home_folder_gives_nothing_away(tmp_path):
+    """Root gave what it led to, such as the submissions of all, to the learner who had made it."""
+    assert hubs.is_root(), "Only root gives files away."
+    (inbound := tmp_path / "exchange/passlab/inbound").mkdir(parents=True)
+    (tmp_path / "home/learner").mkdir(parents=True)
+    (tmp_path / "home/learner/run").symlink_to(inbound)
+    *words, script = server("ada").init_containers[0]["command"]
+    for path in ("/home", "/exchange"):
+        script = script.replace(path, f"{tmp_path}{path}")
+    subprocess.run([*words, script], check=True)
+    assert (tmp_path / "home/learner").stat().st_uid == 20001 and inbound.stat().st_uid == 0
 
 
 def test_the_instructors_servers_are_the_sections():

@@ -27,10 +27,10 @@ def course(section):
 
 
 #: What makes a new home and a new section's exchange, as `autograder.hub.accounts` does on one machine. It must have no
-#: other braces, which KubeSpawner would take for its own fields.
+#: other braces, which KubeSpawner would take for its own fields. A learner may have made a link of a folder: -h.
 _PLACES = """
 mkdir -p /home/learner/run
-chown {uid}:{uid} /home/learner /home/learner/run
+chown -h {uid}:{uid} /home/learner /home/learner/run
 chmod 700 /home/learner
 if [ ! -d /exchange/{course} ]; then
     install -d -o 1000 -g 1000 -m 755 /exchange/{course} /exchange/{course}/outbound
