@@ -159,6 +159,7 @@ def _restored(
 ) -> NotebookNode:
     """Give a cell the original's metadata and, where learners may not edit, its text. Return the cell now in `nb`."""
     cell.metadata["nbgrader"] = copy.deepcopy(original.metadata["nbgrader"])
+    cell["id"] = original.id  # another cell may have had it: `_add_missing`
     same_type, locked = cell.cell_type == original.cell_type, is_locked(original)
     if not same_type:
         notes.append(f"Cell {name!r} had become a {cell.cell_type} cell; it was changed back.")
