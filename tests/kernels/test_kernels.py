@@ -156,6 +156,35 @@ def test_groups_keep_the_order_of_writes_and_draws(function, groups, said):
     assert (result is None) if said is None else said in (result or ""), result
 
 
+def gates(x):
+    one, other = torch.tanh(x).chunk(2, -1)
+    return torch.sigmoid(one) * other
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ([["tanh", "chunk", "getitem", "getitem_1", "sigmoid", "mul"]], None),
+        ([["sigmoid", "mul"]], None),
+        ([["tanh", "chunk"]], "Node 'chunk' makes a tuple, and 'getitem', which reads it, is not in the group"),
+        ([["chunk", "getitem", "sigmoid"]], "Node 'chunk' makes a tuple, and 'getitem_1', which reads it, is not in"),
+        ([["getitem", "sigmoid"]], "Node 'getitem' reads 'chunk', a tuple"),
+        ([["chunk", "getitem", "getitem_1"], ["sigmoid", "mul"]], None),
+    ],
+)
+def test_a_tuple_stays_in_its_group(groups, said):
+    """Groups asked for one at a time, where many are, are refused in the same words."""
+    gm = passlab.trace(gates, torch.randn(4, 4))
+    why_not = kernels.kernel_check(gm, list(gm.graph.nodes))
+    for result in (illegal(gm, groups), illegal(gm, groups, why_no_kernel=why_not)):
+        assert (result is None) if said is None else said in (result or ""), result
+
+
+def test_a_tuple_that_nothing_reads_is_no_kernel():
+    gm = passlab.trace(lambda x: (x * 2, x.chunk(2, -1))[0], torch.randn(4, 4))
+    assert "nothing reads it" in illegal(gm, [["chunk", "mul"]])
+
+
 def test_devices_may_not_mix():
     gm = torch.fx.symbolic_trace(lambda x, y: x * 2 + y)
     x, y = torch.ones(3), torch.ones(3, device="meta")

@@ -52,7 +52,10 @@ def illegal(
     devices = _devices(gm)
     reasons = (_why_not_in_a_kernel(node, devices) for node in where)
     reason = (
-        next(filter(None, reasons), "") or _why_not_apart(gm.graph, where) or _why_no_order(gm.graph, groups, where)
+        next(filter(None, reasons), "")
+        or _why_torn(where)
+        or _why_not_apart(gm.graph, where)
+        or _why_no_order(gm.graph, groups, where)
     )
     reasons = (why_no_kernel(nodes) for nodes in _select_nodes(gm, where) if not accepts(nodes))
     return reason or next(filter(None, reasons), None)
@@ -77,13 +80,14 @@ def _why_not_in_a_kernel(node: fx.Node, devices: dict[fx.Node, str]) -> str:
     if isinstance(value_of(node), int | float | torch.Size):
         return f"Node {node.name!r} makes {value_of(node)!r}, which is not a tensor: a kernel writes tensors only."
     for operand in node.all_input_nodes:
-        if not hasattr(value_of(operand), "dtype"):
+        if not tensors_of(operand):
             return f"Node {operand.name!r} has no shape: make the graph with passlab.trace(model, x)."
     return _why_not_on_one_device(node, devices) or _why_not_of_one_dtype(node)
 
 
 def _why_not_on_one_device(node: fx.Node, devices: dict[fx.Node, str]) -> str:
-    names = {devices[a]: a.name for a in node.all_input_nodes if a in devices and len(value_of(a).shape)}
+    operands = (a for a in node.all_input_nodes if a in devices)
+    names = {devices[a]: a.name for a in operands if any(len(tensor.shape) for tensor in tensors_of(a))}
     if len(names) > 1:
         text = " and ".join(f"{name!r} on {device}" for device, name in names.items())
         return f"Node {node.name!r} reads {text}: a kernel runs on one device."
@@ -97,13 +101,26 @@ def _why_not_of_one_dtype(node: fx.Node) -> str:
     if node.target is torch.ops.aten._unsafe_index.Tensor:
         return ""  # positions are integers
     for operand in node.all_input_nodes:
-        value = value_of(operand)
-        if len(value.shape) and value.dtype != torch.bool:
-            names.setdefault(value.dtype, operand.name)
+        for value in tensors_of(operand):
+            if len(value.shape) and value.dtype != torch.bool:
+                names.setdefault(value.dtype, operand.name)
     if len(names) < 2:
         return ""
     text = " and ".join(f"{name!r} ({str(dtype).removeprefix('torch.')})" for dtype, name in names.items())
     return f"Node {node.name!r} mixes {text}: put a cast before it."
+
+
+def _why_torn(where: dict[fx.Node, int]) -> str:
+    """Return why a tuple of tensors, such as `chunk` makes, cannot be passed on from kernel to kernel, or ""."""
+    for node in where:
+        for operand in node.all_input_nodes:
+            if len(tensors_of(operand)) > 1 and where.get(operand) != where[node]:
+                return f"Node {node.name!r} reads {operand.name!r}, a tuple: a kernel reads and writes tensors only."
+        outside = [user.name for user in node.users if where.get(user) != where[node]]
+        if len(tensors_of(node)) > 1 and (outside or not node.users):
+            reader = f"{outside[0]!r}, which reads it, is not in the group" if outside else "nothing reads it"
+            return f"Node {node.name!r} makes a tuple, and {reader}: a kernel reads and writes tensors only."
+    return ""
 
 
 def _why_not_apart(graph: fx.Graph, where: dict[fx.Node, int]) -> str:
@@ -127,6 +144,14 @@ def value_of(node: fx.Node) -> Any:
     if value is None and node.op == "get_attr":
         return attribute(node.graph.owning_module, node.target)
     return value
+
+
+def tensors_of(node: fx.Node) -> list[Any]:
+    """Return `value_of` a node as a list, of several where it makes a tuple; empty if it is not known, or a number."""
+    value = value_of(node)
+    several = isinstance(value, tuple | list) and not hasattr(value, "dtype")  # TensorMetadata is a tuple, too
+    tensors = list(value) if several else [value]
+    return tensors if all(hasattr(tensor, "dtype") for tensor in tensors) else []
 
 
 def _devices(gm: fx.GraphModule) -> dict[fx.Node, str]:
@@ -255,6 +280,7 @@ def kernel_check(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Callable[[list
     """
     devices = _devices(gm)
     nodes = [node for node in nodes if not _why_not_in_a_kernel(node, devices)]
+    nodes = [node for node in nodes if all(len(tensors_of(n)) == 1 for n in (node, *node.all_input_nodes))]
     graph, copies = fx.Graph(), {}
     for operand in dict.fromkeys(a for node in nodes for a in node.all_input_nodes):
         copies[operand] = _operand(graph, operand)
