@@ -229,9 +229,9 @@ cost = {name: counts(compiled, (x,)) for name, compiled in variants.items()}
 waterfall("Kernels started", {name: each.launches for name, each in cost.items()})
 
 # %% [markdown]
-# Folding saves one launch for each batch norm, fusion one for each member of a group but its first. The plan does not
-# save any: it moves values to other places, and starts the same kernels. Now the bytes that all kernels together read and
-# write:
+# Folding saves one launch for each batch norm, fusion one for each member of a group but its first. This model has no
+# tuples to take apart; an LSTM, whose four gates are parts of one product, has. The plan does not save any: it moves
+# values to other places, and starts the same kernels. Now the bytes that all kernels together read and write:
 
 # %%
 waterfall(

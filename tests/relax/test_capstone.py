@@ -225,6 +225,19 @@ def test_each_stage_keeps_the_function():
     assert launches == sorted(launches, reverse=True) and launches[-1] < launches[0]
 
 
+def test_the_gates_of_an_lstm_are_one_kernel():
+    """Its model takes a tuple apart at each step: before the gates are joined, each operation is a launch."""
+    model = drawn("lstm", 2)
+    gm = model.graph()
+    chunks = [node for node in gm.graph.nodes if node.target == "chunk"]
+    compiled = compile(gm, model.inputs)
+    assert len(chunks) > 2 and {len(group) for group in compiled.groups if "chunk" in group[0]} == {14}
+    before, after = (counts(one, model.inputs).launches for one in (Compiled(gm), compiled))
+    assert before - after == len(chunks) * (1 + 8), "one for each sum of two products, eight for the gates"
+    torch.testing.assert_close(build(compiled, model.inputs)(*model.inputs), gm(*model.inputs))
+    assert compile(gm, model.inputs, STAGES[:4]).groups == [group for group in compiled.groups if len(group) == 2]
+
+
 def test_a_seed_draws_the_same_models_and_another_one_others():
     one, same, other = hidden(5, 1), hidden(5, 1), hidden(6, 1)
     assert len(one) == len(FAMILIES) + 1

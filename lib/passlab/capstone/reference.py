@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from passlab.fx.judge import rebuild
 from passlab.fx.nodes import attribute
 from passlab.fx.patterns import Pattern, canonical, pattern
 from passlab.kernels import illegal
+from passlab.kernels.groups import tensors_of
 from passlab.memory.allocate import ORDERS, first_fit
 from passlab.memory.buffers import height
 from passlab.memory.liveness import liveness
@@ -186,9 +188,10 @@ def _cyclic(gm: fx.GraphModule, groups: list[list[str]]) -> bool:
     return illegal(gm, groups, lambda chosen: True) is not None
 
 
-def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
+def kernel_groups(compiled: Compiled, inputs: Sequence[Any], tuples: bool = False) -> Compiled:
     """Group element-wise operations and reductions along rows with what they read: one kernel each, made by TVM.
 
+    tuples: whether a kernel may take a tuple apart, as that of `chunk`, which the gates of an LSTM are parts of.
     A node joins the group that made its latest operand, as long as the group stays convex and can be a kernel. Then
     groups merge, first where that saves most bytes: what two kernels pass on stays in the registers of one.
     """
@@ -213,6 +216,8 @@ def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     _merge(gm, candidates, place)
     groups = list(compiled.groups)
     for group in map(_trim, candidates):
+        if not tuples and any(len(tensors_of(node)) > 1 for node in group):
+            continue
         names = _names(group)
         work = [name for node in group if (name := canonical(node, gm)) not in _VIEWS]
         if len(work) < 2 and work != ["add_layer_norm"]:
@@ -339,6 +344,7 @@ STAGES = (
     Stage("fold constants, CSE, DCE", "day03", _graph_stage(fold_constants, cse, dce)),
     Stage("fused library calls", "day04", library_groups),
     Stage("fused kernels", "day04", kernel_groups),
+    Stage("kernels that take tuples apart", "day12", partial(kernel_groups, tuples=True)),
     Stage("order and offsets", "day05", plan),
 )
 
