@@ -169,7 +169,7 @@ class Work:
     """The work of a kernel, counted from its text. `steps`: operations of all kinds; `dear`: calls of exp and the like;
     `stores`: how often each buffer is written, by handle; `always`: the same without the writes under a condition;
     `passes`: the same where no statement counts more often than there are `elements` in an output, and of the two
-    branches of a condition the one that writes more often;
+    branches of a condition the one that writes more often; `reads`: the buffers that are read;
     `largest`: the elements of the largest buffer it allocates."""
 
     elements: int
@@ -179,6 +179,7 @@ class Work:
     stores: Counter = field(default_factory=Counter)
     always: Counter = field(default_factory=Counter)
     passes: Counter = field(default_factory=Counter)
+    reads: set = field(default_factory=set)
     foreign: list[str] = field(default_factory=list)
     _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -251,6 +252,8 @@ class Work:
                 parts, dear = list(at.args), int(name in DEAR)
             elif kind in ("Var", "IntImm", "FloatImm", "BufferLoad", "TensorLoad", "StringImm"):
                 steps = 0
+                if hasattr(at, "indices"):
+                    self.reads.add((at.source if hasattr(at, "source") else at.buffer).__chandle__())
             else:
                 names = ("a", "b", "value", "condition", "true_value", "false_value", "body", "base")
                 parts = [getattr(at, name) for name in names if hasattr(at, name)]
@@ -273,7 +276,7 @@ def _why_not_one_kernel(function: Any, work: Work, inputs: int, elements: int) -
         times = work.stores[at]
         if times < elements or times > 2 * elements + 64 or work.always[at] > elements:
             return f"The output {parameter.name} has {elements:,} elements; the loops store {times:,} times to it."
-        if elements and work.passes[at] >= 2 * elements:
+        if at in work.reads and work.passes[at] >= 2 * elements > 0:
             return (
                 f"Several loops store all {elements:,} elements of the output {parameter.name}: the first ones use it "
                 "as a buffer between them. Store each element once, when it is final."
