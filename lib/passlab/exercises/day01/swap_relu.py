@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
+from passlab.equivalence.trials import nearby
 from passlab.exercises.day01._shared import line, net
 from passlab.fx.cases import seeded
 from passlab.fx.judge import rebuild, why_not_valid
@@ -188,10 +189,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 def _differs(before: fx.GraphModule, after: fx.GraphModule, slope: float, inputs: Callable) -> tuple[str, tuple]:
     """Return where `after` differs from `before` with leaking ReLUs, and the first node that differs."""
     expected = Leaky(before, slope)
-    trial = inputs()
+    trial = nearby(inputs())
     with torch.no_grad():
         want = expected.run(*trial)
-    run = Program(after).run(inputs(), traced=True)
+    run = Program(after).run(nearby(inputs()), traced=True)
     if run.error:
         return f"Your graph does not run: {str(run.error).strip().splitlines()[0][:200].rstrip('.')}.", ()
     if _equal(want, run.output) and _equal(trial, run.inputs):
