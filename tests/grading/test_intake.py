@@ -21,7 +21,7 @@ from autograder import commands
 from autograder.engine import outputs
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading import files, intake, paper, reading
-from autograder.grading.intake import VERDICT, UnreadableError, collect, read, repair, submissions
+from autograder.grading.intake import VERDICT, UnreadableError, claims, collect, read, repair, submissions
 from autograder.grading.paper import when
 from autograder.grading.recorder import digest
 from autograder.grading.roster import Learner
@@ -1091,6 +1091,19 @@ def test_a_notebook_counts_and_not_the_archive_with_which_its_learner_began(tmp_
     zipped(tmp_path / "class/ada" / archive, {"day01/graphs.ipynb": "{}"})
     found = collect(tmp_path / "class", KNOWN, scratch)
     assert found.submissions["ada", "day01"].notebooks["graphs"] == tmp_path / "class/ada/day01/graphs.ipynb"
+
+
+def test_what_notebooks_are_is_looked_up_for_so_long_only(tmp_path, monkeypatch):
+    """Two thousand of 40 kB, in an archive of a tenth of a megabyte, took an hour before anything was graded."""
+    monkeypatch.setattr(submissions, "MAX_READING", 0.2)
+    places = iter([("day02", "passes"), *[None] * 50])
+    monkeypatch.setattr(claims, "place", lambda path, known: time.sleep(0.05) or next(places))
+    for number in range(50):
+        touch(tmp_path / f"ada/mine {number:02}.ipynb")
+    touch(tmp_path / "ada/day01/graphs.ipynb")
+    found = collect(tmp_path, KNOWN)
+    assert {*found.submissions} == {("ada", "day01"), ("ada", "day02")} and len([*places]) > 40
+    assert "only those were read" in said(found, "ada")
 
 
 def test_nor_does_one_that_canvas_wrote_beside_it(tmp_path):

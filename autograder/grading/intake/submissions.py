@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ TIMESTAMP = "timestamp.txt"
 #: The most archives of one learner that are unpacked, and the most sentences about one learner.
 MAX_ARCHIVES = 20
 MAX_NOTES = 50
+#: The seconds in which notebooks of one learner that are called something else are read, to tell what they are. One of
+#: 40 kB in an old format takes two.
+MAX_READING = 20
 
 #: Characters that nbgrader reads as a pattern, and those that end a text in formgrader's pages, which escape nothing.
 _PATTERN = str.maketrans({"[": "(", "]": ")", **dict.fromkeys('*?<>"&\\', "_")})
@@ -386,6 +390,8 @@ class _Search:
         #: the course, of which only a name like graphs (1) told it.
         self.guessed: set[Path] = set()
         self.unsure: set[Path] = set()
+        #: Learner → the seconds that this has taken.
+        self.reading: dict[str, float] = defaultdict(float)
 
     def below(self, learner: str, folder: Path, prefix: Path = Path(), as_expected=False, archives=True) -> bool:
         """File everything below a folder; return whether there was anything. `prefix`: the archive it came from."""
@@ -455,9 +461,9 @@ class _Search:
                 return None
         return (assignment, name) if name in self.known[assignment] and inside.suffix == ".ipynb" else None
 
-    def _guessed(self, path: Path, inside: Path) -> tuple[str, str] | None:
+    def _guessed(self, learner: str, path: Path, inside: Path) -> tuple[str, str] | None:
         """Return the assignment and the name of a notebook by its checks, else by a name like graphs (1).ipynb."""
-        if place := claims.place(path, self.known):
+        if place := self._claimed(learner, path):
             return place
         self.unsure.add(path)
         bare = _COPY.fullmatch(_stem(inside.name))
@@ -470,6 +476,21 @@ class _Search:
             return None
         assignment = folder if folder in self.known else self.owner[name]
         return (assignment, name) if name in self.known[assignment] else None
+
+    def _claimed(self, learner: str, path: Path) -> tuple[str, str] | None:
+        """Return the assignment and the name of a notebook by its checks; None after too many seconds for a learner."""
+        if self.reading[learner] > MAX_READING:
+            self.work.note(
+                learner,
+                f"Of notebooks that are not called like the course's, only those were read that took {MAX_READING} s "
+                "in all: give the others the names that the course gave them.",
+            )
+            return None
+        begin = time.monotonic()
+        try:
+            return claims.place(path, self.known)
+        finally:
+            self.reading[learner] += time.monotonic() - begin
 
     def _unknown(self, inside: Path) -> str:
         """Return a sentence on a notebook that belongs nowhere."""
@@ -512,7 +533,7 @@ class _Search:
     def _notebook(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
         place = self._named(inside, as_expected)
         if place is None:
-            if (place := self._guessed(path, inside)) is None:
+            if (place := self._guessed(learner, path, inside)) is None:
                 self.work.note(learner, self._unknown(inside))
                 return
             self.guessed.add(path)
