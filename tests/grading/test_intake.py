@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 import shutil
@@ -1104,6 +1105,15 @@ def test_what_notebooks_are_is_looked_up_for_so_long_only(tmp_path, monkeypatch)
     found = collect(tmp_path, KNOWN)
     assert {*found.submissions} == {("ada", "day01"), ("ada", "day02")} and len([*places]) > 40
     assert "only those were read" in said(found, "ada")
+
+
+def test_no_folder_has_the_id_that_another_gets(tmp_path):
+    """Whoever called theirs like that got what somebody else had handed in."""
+    other = f"a_b ({hashlib.sha256(b'a*b').hexdigest()[:8]})"
+    for name in ("a*b", "a_b", other):
+        touch(tmp_path / name / "day01/graphs.ipynb")
+    found = {who: one.notebooks["graphs"].parts[-3] for (who, _), one in collect(tmp_path, KNOWN).submissions.items()}
+    assert len(found) == 3 and (found["a_b"], found[other]) == ("a_b", other)
 
 
 def test_nor_does_one_that_canvas_wrote_beside_it(tmp_path):

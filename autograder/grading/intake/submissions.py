@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from stat import S_ISDIR
 
@@ -191,7 +191,9 @@ def _learners(
     for folder, m in moodle.items():
         name = ids[folder]
         if len(claims[name]) > 1 and folder.name != name:
-            ids[folder] = f"{name} ({hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:8]})"
+            digests = (hashlib.sha256(os.fsencode(folder.name) + bytes(at)).hexdigest()[:8] for at in count())
+            ids[folder] = next(free for digest in digests if (free := f"{name} ({digest})") not in claims)
+            claims[ids[folder]] = {folder.name}
             work.note(ids[folder], f"Another learner is also called {name!r}. If this one is meant, rename the folder.")
         if not m and name != folder.name:
             work.note(ids[folder], f"The folder is called {folder.name!r}, a name that nbgrader cannot use.")
