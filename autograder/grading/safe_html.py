@@ -16,6 +16,7 @@ from nbconvert.exporters import HTMLExporter
 from nbconvert.filters import ansi2html, strip_ansi
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbgrader.server_extensions.formgrader.base import BaseHandler
+from nbgrader.server_extensions.formgrader.handlers import SubmissionFilesHandler
 from traitlets import Bool
 
 from autograder.engine import bounded_call
@@ -135,13 +136,16 @@ FORMGRADER = (
     "img-src 'self' data:; font-src 'self' data:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
+#: Files that learners handed in beside a notebook have no part in formgrader's origin, whatever they are.
+BESIDE = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 #: Templates that come before nbconvert's: formgrader needs nothing from the internet.
 _TEMPLATES = Path(__file__).with_name("formgrade")
 
 
 def guard_formgrader() -> None:
-    """Have formgrader send its policy with each page, and load MathJax from nowhere."""
+    """Have formgrader send its policy with each page, a stricter one with learners' files, and load MathJax from nowhere."""
     BaseHandler.content_security_policy = FORMGRADER
+    SubmissionFilesHandler.content_security_policy = BESIDE
     others = os.environ.get("JUPYTER_PATH", "").split(os.pathsep)
     os.environ["JUPYTER_PATH"] = os.pathsep.join(dict.fromkeys([str(_TEMPLATES), *filter(None, others)]))
 

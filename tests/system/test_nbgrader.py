@@ -166,6 +166,14 @@ def test_every_page_of_formgrader_comes_with_a_policy(server):
             assert page.headers["Content-Security-Policy"] == FORMGRADER
 
 
+def test_what_lies_beside_a_notebook_runs_nothing_in_formgraders_origin(server, flow):
+    for folder in (flow / "autograder/run/autograded").glob("*/day00"):
+        (folder / "page.html").write_text("<script>alert(1)</script>")
+    notebook = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))[0]
+    with urllib.request.urlopen(server.address(f"formgrader/submissions/{notebook['id']}/page.html")) as page:
+        assert b"alert" in page.read() and page.headers["Content-Security-Policy"].startswith("sandbox; default-src")
+
+
 def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(server, flow):
     """Settings are read inside the Jupyter server, whose environment the learners' kernels inherit."""
     assert server("formgrader/api/assignments")
