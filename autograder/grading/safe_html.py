@@ -143,7 +143,7 @@ _TEMPLATES = Path(__file__).with_name("formgrade")
 
 
 def guard_formgrader() -> None:
-    """Have formgrader send its policy with each page, a stricter one with learners' files, and load MathJax from nowhere."""
+    """Have formgrader send its policy with each page, and another with learners' files; load MathJax from nowhere."""
     BaseHandler.content_security_policy = FORMGRADER
     SubmissionFilesHandler.content_security_policy = BESIDE
     others = os.environ.get("JUPYTER_PATH", "").split(os.pathsep)
