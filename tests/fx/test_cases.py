@@ -1,8 +1,10 @@
 """Seeds of programs: the numbers in a case are those of its seed, whichever function was seeded first."""
 
+import operator
+
 import torch
 
-from passlab.fx.cases import graph, seeded
+from passlab.fx.cases import graph, parameters, seeded
 
 
 def weight(build):
@@ -30,3 +32,13 @@ def test_the_random_state_of_the_caller_stays():
     before = torch.random.get_rng_state()
     seeded(lambda: torch.randn(4), 3)()
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_copy_of_a_weight_counts_whether_it_is_a_parameter_or_a_buffer():
+    gm = graph(lambda m, x: x @ m.w + x @ m.w, (2, 3), w=(3, 4))()
+    assert parameters(gm) == 12
+    gm.register_buffer("copy", gm.w.detach().clone())
+    (_, last) = gm.graph.find_nodes(op="call_function", target=operator.matmul)
+    with gm.graph.inserting_before(last):
+        last.args = (last.args[0], gm.graph.get_attr("copy"))
+    assert parameters(gm) == 24

@@ -99,15 +99,19 @@ def live(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def parameters(gm: fx.GraphModule) -> int:
-    """Count the numbers in the parameters that live nodes use; a shared parameter counts once."""
-    sizes: dict[int, int] = {}
+    """Count the floats in the parameters and buffers that live nodes use.
+
+    A shared tensor counts once, and one of a single number, such as a scale, does not.
+    """
+    tensors: list[object] = []
     for node in live(gm):
         if node.op == "call_module":
-            sizes |= {id(p): p.numel() for p in gm.get_submodule(node.target).parameters()}
+            module = gm.get_submodule(node.target)
+            tensors += [*module.parameters(), *module.buffers()]
         elif node.op == "get_attr":
-            at = attribute(gm, node.target)
-            sizes |= {id(at): at.numel()} if isinstance(at, nn.Parameter) else {}
-    return sum(sizes.values())
+            tensors.append(attribute(gm, node.target))
+    floats = (t for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point() and t.numel() > 1)
+    return sum({id(t): t.numel() for t in floats}.values())
 
 
 # ---------------------------------------------------------------------------------------------------- expectations
