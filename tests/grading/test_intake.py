@@ -628,6 +628,8 @@ def test_canvas(tmp_path):
         "graphs.ipynb was not graded: there is also hoppergrace_LATE_13_346_graphs-1.ipynb, which is a later attempt."
     ]
     assert "unknown notebook 'other.ipynb'" in said(found, "alan") and not said(found)
+    assert "Canvas marks graphs-1.ipynb as late" in said(found, "hoppergrace_13")
+    assert "as late" not in said(found, "lovelaceada_12") + said(found, "alan")
 
 
 def test_moodle(tmp_path):

@@ -42,14 +42,14 @@ _HANDED_IN = (*_NOTEBOOKS, ".zip", TIMESTAMP, "roster.csv")
 #: The end of the names that Canvas and Moodle give to submitted files.
 _FILE = r"(?P<file>.+\.(?:ipynb(?:\.txt|\.json)?|zip))"
 #: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
-_CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_" + _FILE, re.IGNORECASE)
+_CANVAS = re.compile(r"(?P<who>[^_]+)_(?P<late>LATE_)?(?P<number>\d+)_\d+_" + _FILE, re.IGNORECASE)
 #: What systems put around the name of a copy: graphs (1), graphs-Copy1, Copy of graphs. A blank between two endings
 #: belongs to the second: with a choice for each, a name of 200 characters would take years.
 _COPY = re.compile(
     r"(?:copy of |kopie von )?(?P<name>.+?)(?:\s*\(\d{1,4}\)|[\s_-]+(?:copy|kopie)(?:\s*\d{1,4})?)*\s*", re.IGNORECASE
 )
 #: The same where it grades without names: anon_a1b2C_67890_graphs.ipynb.
-_ANONYMOUS = re.compile(r"(?P<number>anon_[A-Za-z0-9]{5})_(?:LATE_)?\d+_" + _FILE, re.IGNORECASE)
+_ANONYMOUS = re.compile(r"(?P<number>anon_[A-Za-z0-9]{5})_(?P<late>LATE_)?\d+_" + _FILE, re.IGNORECASE)
 #: Moodle's names of learners' folders: Ada Lovelace_12345_assignsubmission_file.
 _MOODLE = re.compile(r"(?P<who>.+)_(?P<number>\d+)_assignsubmission_(?P<what>file|onlinetext)_?")
 #: Moodle's names of files, in a download without folders: Ada Lovelace_12345_assignsubmission_file_graphs.ipynb.
@@ -256,6 +256,11 @@ def collect(
             learner = match["number"]
             work.note(
                 learner, "Canvas hid who this is: to have grades for learners, reveal the names and export again."
+            )
+        if match.groupdict().get("late"):
+            work.note(
+                learner,
+                f"Canvas marks {match['file']} as late, but does not say by how much: it counts as being on time.",
             )
         with work.only(learner):
             search.file(learner, file, Path(match["file"]), as_expected=True)
