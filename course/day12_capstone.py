@@ -431,7 +431,7 @@ def beats(one, other):
 
 
 front = [name for name in listed if not any(beats(other, name) for other in listed)]
-letters = dict(zip(listed, "ABCDEF", strict=True))
+letters = dict(zip(listed, "ABCDEFG", strict=True))
 for name in listed:
     print(
         f"{letters[name]}  rank {ranks[name]}  {name:<25} "

@@ -344,7 +344,7 @@ STAGES = (
     Stage("fold constants, CSE, DCE", "day03", _graph_stage(fold_constants, cse, dce)),
     Stage("fused library calls", "day04", library_groups),
     Stage("fused kernels", "day04", kernel_groups),
-    Stage("kernels that take tuples apart", "day12", partial(kernel_groups, tuples=True)),
+    Stage("kernels with tuples", "day12", partial(kernel_groups, tuples=True)),
     Stage("order and offsets", "day05", plan),
 )
 
