@@ -163,7 +163,7 @@ ATTEMPTS = {
     "read hidden cases": ("bubblewrap landlock mounts", "open(root + '/autograder/answers/day01/levels.py').read()"),
     "read solutions": ("bubblewrap landlock mounts", "os.listdir(root + '/solutions')"),
     "read the grader's tests": ("bubblewrap landlock mounts", "os.listdir(root + '/tests')"),
-    "read the repository": ("bubblewrap landlock mounts", "os.listdir(root + '/.git')"),
+    "read the repository": ("bubblewrap landlock mounts", "os.open(root + '/.git', os.O_RDONLY)"),
     "read the home folder": ("bubblewrap landlock mounts", "os.listdir(home)"),
     "read /etc/passwd": ("bubblewrap landlock mounts", "open('/etc/passwd').read()"),
     "write to /dev/shm": ("bubblewrap landlock mounts", "it = Path('/dev/shm/passlab-test'); it.touch(); it.unlink()"),
