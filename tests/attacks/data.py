@@ -487,8 +487,8 @@ def dce(gm):
     threading.Thread(target=change, daemon=True).start()
     return gm
 
-# %% answer signals-while-sent
-# a timer raises KeyboardInterrupt a thousand times a second while values are sent
+# %% answer signals-while-sent keeps=False
+# a timer raises KeyboardInterrupt a thousand times a second while values are sent, or in the answer if it is slow
 import signal
 
 def raises(*_):

@@ -47,7 +47,7 @@ def course(request):
 def passlab(course: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess:
     """Run `passlab` in the course as an ordinary user."""
     command = users.ordinary([sys.executable, "-m", "passlab.cli", *arguments], course.parent / "spare")
-    env = tiny.environment(course) | env
+    env = tiny.environment(course) | {"PYTHONFAULTHANDLER": "1"} | env  # who ends by a signal says where
     return subprocess.run(command, cwd=course, env=env, capture_output=True, text=True, timeout=300)
 
 

@@ -26,7 +26,7 @@ QUESTIONS = [question for questions in NOTEBOOKS.values() for question in questi
 def graded(tmp_path_factory):
     run = tmp_path_factory.mktemp("run")
     command = [sys.executable, "-m", "passlab.cli", "grade", "--assignment", DAY, "--seed", "1"]
-    env = os.environ | {"PASSLAB_RUN": str(run)}
+    env = os.environ | {"PASSLAB_RUN": str(run), "PYTHONFAULTHANDLER": "1"}  # who ends by a signal says where
     result = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
     assert result.returncode == 0, result.stderr + result.stdout
     with (run / "grades.csv").open(newline="") as lines:
