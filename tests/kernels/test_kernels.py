@@ -180,6 +180,14 @@ def test_a_tuple_stays_in_its_group(groups, said):
         assert (result is None) if said is None else said in (result or ""), result
 
 
+def test_a_tuple_of_one_tensor_is_one():
+    gm = passlab.trace(lambda x: torch.sigmoid(x.chunk(1, -1)[0]) * 2, torch.randn(4, 4))
+    why_not = kernels.kernel_check(gm, list(gm.graph.nodes))
+    assert "Node 'getitem' reads 'chunk', a tuple" in illegal(gm, [["getitem", "sigmoid"]], why_no_kernel=why_not)
+    assert "Node 'chunk' makes a tuple" in illegal(gm, [["chunk"]])
+    assert illegal(gm, [["chunk", "getitem", "sigmoid", "mul"]], why_no_kernel=why_not) is None
+
+
 def test_a_tuple_that_nothing_reads_is_no_kernel():
     gm = passlab.trace(lambda x: (x * 2, x.chunk(2, -1))[0], torch.randn(4, 4))
     assert "nothing reads it" in illegal(gm, [["chunk", "mul"]])

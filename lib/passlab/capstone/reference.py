@@ -32,7 +32,7 @@ from passlab.fx.judge import rebuild
 from passlab.fx.nodes import attribute
 from passlab.fx.patterns import Pattern, canonical, pattern
 from passlab.kernels import illegal
-from passlab.kernels.groups import tensors_of
+from passlab.kernels.groups import makes_tuple
 from passlab.memory.allocate import ORDERS, first_fit
 from passlab.memory.buffers import height
 from passlab.memory.liveness import liveness
@@ -216,7 +216,7 @@ def kernel_groups(compiled: Compiled, inputs: Sequence[Any], tuples: bool = Fals
     _merge(gm, candidates, place)
     groups = list(compiled.groups)
     for group in map(_trim, candidates):
-        if not tuples and any(len(tensors_of(node)) > 1 for node in group):
+        if not tuples and any(map(makes_tuple, group)):
             continue
         names = _names(group)
         work = [name for node in group if (name := canonical(node, gm)) not in _VIEWS]

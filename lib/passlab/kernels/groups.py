@@ -114,10 +114,10 @@ def _why_torn(where: dict[fx.Node, int]) -> str:
     """Return why a tuple of tensors, such as `chunk` makes, cannot be passed on from kernel to kernel, or ""."""
     for node in where:
         for operand in node.all_input_nodes:
-            if len(tensors_of(operand)) > 1 and where.get(operand) != where[node]:
+            if makes_tuple(operand) and where.get(operand) != where[node]:
                 return f"Node {node.name!r} reads {operand.name!r}, a tuple: a kernel reads and writes tensors only."
         outside = [user.name for user in node.users if where.get(user) != where[node]]
-        if len(tensors_of(node)) > 1 and (outside or not node.users):
+        if makes_tuple(node) and (outside or not node.users):
             reader = f"{outside[0]!r}, which reads it, is not in the group" if outside else "nothing reads it"
             return f"Node {node.name!r} makes a tuple, and {reader}: a kernel reads and writes tensors only."
     return ""
@@ -146,11 +146,16 @@ def value_of(node: fx.Node) -> Any:
     return value
 
 
+def makes_tuple(node: fx.Node) -> bool:
+    """Return whether a node makes a tuple, such as `chunk` does, even of one tensor."""
+    value = value_of(node)
+    return isinstance(value, tuple | list) and not hasattr(value, "dtype")  # TensorMetadata is a tuple, too
+
+
 def tensors_of(node: fx.Node) -> list[Any]:
     """Return `value_of` a node as a list, of several where it makes a tuple; empty if it is not known, or a number."""
     value = value_of(node)
-    several = isinstance(value, tuple | list) and not hasattr(value, "dtype")  # TensorMetadata is a tuple, too
-    tensors = list(value) if several else [value]
+    tensors = list(value) if makes_tuple(node) else [value]
     return tensors if all(hasattr(tensor, "dtype") for tensor in tensors) else []
 
 
@@ -280,7 +285,7 @@ def kernel_check(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Callable[[list
     """
     devices = _devices(gm)
     nodes = [node for node in nodes if not _why_not_in_a_kernel(node, devices)]
-    nodes = [node for node in nodes if all(len(tensors_of(n)) == 1 for n in (node, *node.all_input_nodes))]
+    nodes = [node for node in nodes if not any(map(makes_tuple, (node, *node.all_input_nodes)))]
     graph, copies = fx.Graph(), {}
     for operand in dict.fromkeys(a for node in nodes for a in node.all_input_nodes):
         copies[operand] = _operand(graph, operand)
