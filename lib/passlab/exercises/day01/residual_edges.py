@@ -103,10 +103,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             f"{a} → {b} is residual, but your answer does not contain it: {b} adds the value of {a} ({line(gm, b)}), "
             f"and a longer path leads from {a} to {b} as well."
         )
-    edges = {(used.name, node.name) for node in gm.graph.nodes for used in node.all_input_nodes}
-    message = message or why_not_selective(
-        len(edges & set(extra)), len(edges - expected), "edges that are not residual"
-    )
+    others = {(used.name, node.name) for node in gm.graph.nodes for used in node.all_input_nodes} - expected
+    message = message or why_not_selective(len(others & pairs), len(others), "edges that are not residual")
     yield Finding("did", not message, message, before=gm, mark=missed[0] if missed else ())
     message = f"{' → '.join(extra[0])} is not residual: {_why_not(nodes, *extra[0])}" if extra else ""
     yield Finding("spared", not extra, message, before=gm, mark=extra[0] if extra else ())
