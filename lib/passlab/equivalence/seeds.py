@@ -1,7 +1,9 @@
-"""What the random inputs of `equivalent` are drawn from. It loads without torch, so that a grader can begin at once.
+"""What the random inputs are drawn from on which programs are compared, by `equivalent` and by judges.
 
-with drawn_from(seed):
-    equivalent(before, after)  # on inputs that follow from seed, too
+    with drawn_from(seed):
+        equivalent(before, after)  # on inputs that follow from seed, too
+
+It loads without torch, so that a grader can begin at once.
 """
 
 from __future__ import annotations
@@ -29,5 +31,5 @@ def drawn_from(seed: int) -> Iterator[None]:
 
 
 def own_seed(seed: int) -> int:
-    """Return the seed from which to draw trials, for the one that a caller of `equivalent` gave."""
+    """Return the seed from which to draw inputs, for the one that a caller of `equivalent`, or a judge, gave."""
     return seed + _own_seed
