@@ -39,7 +39,7 @@ def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
     @wraps(unseeded)
     def again() -> Any:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed % 2**64)  # torch takes no wider ones
+            torch.default_generator.manual_seed(seed % 2**64)  # torch takes no wider ones
             return unseeded()
 
     setattr(again, "unseeded", unseeded)  # noqa: B010  (mypy knows no attributes of functions)

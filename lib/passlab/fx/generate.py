@@ -60,7 +60,7 @@ def random_graph(
         raise TypeError(f"random_graph has no feature {unknown[0]!r}. It has: {', '.join(FEATURES)}.")
     on = {f: default if only is None else f in only for f, (default, _) in FEATURES.items()} | features
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed % 2**64)  # torch takes no wider ones
+        torch.default_generator.manual_seed(seed % 2**64)  # torch takes no wider ones
         build = _Builder(random.Random(seed), on, training)
         build.grow(size)
         return build.finish()
