@@ -66,6 +66,7 @@ def hidden(seed: int) -> list[Case]:
         case("seven versions, and one more", ["x", "flag"], [call(x=tensor(3), flag=flag) for flag in LETTERS[:7]] + sizes((4,), (5,), flag="a") + sizes((5,), flag="b")),  # noqa: E501
         case("what is not read varies", ["y"], [call(x=tensor(a), y=tensor(b), k=k, flag=k > 3) for a, b, k in ((3, 3, 1), (4, 3, 2), (5, 4, 3), (1, 5, 4))]),  # noqa: E501
         case("eight versions with and without gradients", ["x", "flag"], [call(on, x=tensor(3), flag=flag) for on in (True, False) for flag in LETTERS[:5]]),  # noqa: E501
+        case("a long run", ["x"], sizes((3, 4), (5, 4), *((rng.randint(2, 9), 4) for _ in range(9)), (3, 6), (2, 7))),
         *(_drawn(rng, f"drawn, {number}") for number in range(10)),
     ]  # fmt: skip
 
@@ -148,6 +149,11 @@ def newest_only(reads, calls):
 @wrong("spared", "makes symbols of what differs from the call before")
 def forgets_the_rest(reads, calls):
     return _simulate(reads, calls, forgets=True)
+
+
+@wrong("did", "says of each call that it compiles, and so misses none")
+def each_call(reads, calls):
+    return [1] * len(calls)
 
 
 @wrong("spared", "knows no limit")
