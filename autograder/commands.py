@@ -609,10 +609,10 @@ def _session(
 
         try:
             with _gradebook(assignments) as recorder, _bar(work) as advance:
-                if not keep:  # a replay writes nothing, and a regrade only when told to
-                    recorder.enter(learners.values())
                 page = partial(draft, lessons=Lessons(config=recorder.config))
                 work.session = Session(recorder, grader, source.COURSE / run / "submitted", page, advance, run_all)
+                if not keep:  # a replay writes nothing, and a regrade only when told to
+                    recorder.enter(learners.values())
                 yield work
         except GradebookError as error:
             recorded = f"What is recorded stays: {work.session.recorded} of {len(work.submissions)} submissions."

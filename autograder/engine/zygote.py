@@ -52,6 +52,11 @@ def end(pid: int) -> dict[str, float]:
     return {"cpu_seconds": used.ru_utime + used.ru_stime}
 
 
+def _answer(control: socket.socket, reply: dict[str, float]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # whoever asked has ended, and says why itself
+        control.send(json.dumps(reply).encode())
+
+
 def main(module_name: str, number: str) -> None:
     control = socket.socket(fileno=int(number))
     module = importlib.import_module(module_name)
@@ -63,7 +68,7 @@ def main(module_name: str, number: str) -> None:
             return
         order = json.loads(order)
         if "end" in order:
-            control.send(json.dumps(end(order["end"])).encode())
+            _answer(control, end(order["end"]))
             continue
         pid = os.fork()
         if pid == 0:
@@ -71,7 +76,7 @@ def main(module_name: str, number: str) -> None:
             _run(module, order["flavour"], fds)
         for fd in fds:
             os.close(fd)
-        control.send(json.dumps({"pid": pid}).encode())
+        _answer(control, {"pid": pid})
 
 
 if __name__ == "__main__":
