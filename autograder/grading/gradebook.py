@@ -142,7 +142,8 @@ def database(run: Path) -> str:
     if url.get_backend_name() == "postgresql":  # which waits for a lock without a limit, unless it is told one
         own = url.query.get("options", ())
         words = [f"-c lock_timeout={WAIT}s", *([own] if isinstance(own, str) else own)]
-        url = url.update_query_dict({"options": " ".join(words)})
+        # Whatever the server or PGCLIENTENCODING says, what is written is Unicode.
+        url = url.update_query_dict({"options": " ".join(words), "client_encoding": "utf8"})
     return url.render_as_string(hide_password=False)
 
 
@@ -151,7 +152,7 @@ def place(config: Config) -> str:
     url = make_url(CourseDirectory(config=config).db_url)
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    return url.difference_update_query(["options"]).render_as_string(hide_password=True)
+    return url.difference_update_query(["options", "client_encoding"]).render_as_string(hide_password=True)
 
 
 def take_literally(root: Path) -> None:
@@ -208,6 +209,7 @@ def prepare(config: Config, more: MetaData | None = None) -> None:
     for attempt in range(5):
         try:
             with locks.naming_holders(place(config), WAIT):
+                _check_encoding(config, course.db_url)
                 _note_version(course.db_url)
                 with Gradebook(course.db_url, course.course_id) as gradebook:
                     if more:
@@ -217,6 +219,23 @@ def prepare(config: Config, more: MetaData | None = None) -> None:
             if attempt == 4 or _is_locked(error):
                 raise unusable(config, error) from None
             time.sleep(0.1 * attempt)
+
+
+def _check_encoding(config: Config, db_url: str) -> None:
+    """Raise GradebookError for a database of a server that cannot store any text."""
+    if make_url(db_url).get_backend_name() != "postgresql":
+        return
+    engine = create_engine(db_url)
+    try:
+        with engine.connect() as connection:
+            encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    finally:
+        engine.dispose()
+    if encoding != "UTF8":
+        raise GradebookError(
+            f"The gradebook {place(config)} has the encoding {encoding}, which cannot hold every name and message. Make "
+            "a database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0."
+        )
 
 
 def _note_version(db_url: str) -> None:
@@ -271,15 +290,24 @@ def add_learners(connection: Connection, learners: Iterable[str]) -> None:
 
 
 def enter_names(connection: Connection, roster: Iterable[Learner]) -> None:
-    """Add the learners of a roster, with their names and addresses as far as it has them."""
-    learners = sorted(roster, key=lambda one: one.id)
-    add_learners(connection, [one.id for one in learners])
+    """Add the learners of a roster, with their names and addresses as far as it has them.
+
+    Learners choose what they are called in Canvas or Moodle, and PostgreSQL refuses what SQLite takes: a text that is
+    too long is cut. Who has such an id is left out, and is told so when something is handed in.
+    """
     student = Student.__table__
+    learners = sorted((one for one in roster if _fit(student.c.id, one.id) == one.id), key=lambda one: one.id)
+    add_learners(connection, [one.id for one in learners])
     for one in learners:
         first, last = names(one.name)
         row = {"first_name": first, "last_name": last, "email": one.email}
-        if row := {column: text for column, text in row.items() if text}:
+        if row := {column: _fit(student.c[column], text) for column, text in row.items() if text}:
             connection.execute(student.update().where(student.c.id == one.id).values(row))
+
+
+def _fit(column: Any, text: str) -> str:
+    """Return as much of a text as a column of any database holds."""
+    return text.replace("\0", "")[: column.type.length]
 
 
 def names(full: str) -> tuple[str, str]:

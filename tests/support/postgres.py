@@ -35,11 +35,11 @@ class Server:
     def url(self, database: str) -> str:
         return f"postgresql://grader:secret@127.0.0.1:{self.port}/{database}"
 
-    def new(self) -> str:
+    def new(self, options: str = "") -> str:
         self.count += 1
         name = f"course{self.count}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as db:
-            db.execute(f"CREATE DATABASE {name}")
+            db.execute(f"CREATE DATABASE {name} {options}")
         return self.url(name)
 
     def socket_url(self, url: str) -> str:
