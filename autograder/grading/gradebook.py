@@ -152,7 +152,8 @@ def place(config: Config) -> str:
     url = make_url(CourseDirectory(config=config).db_url)
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    return url.difference_update_query(["options", "client_encoding"]).render_as_string(hide_password=True)
+    untold = ["options", "client_encoding", *(name for name in url.query if "password" in name)]
+    return url.difference_update_query(untold).render_as_string(hide_password=True)
 
 
 def take_literally(root: Path) -> None:

@@ -61,7 +61,8 @@ def process(pid: int) -> str:
     if len(words) > 1 and Path(words[0]).name.startswith("python") and words[1] != "-c":
         words = words[2:] if words[1] == "-m" else words[1:]
     words[:1] = [Path(word).name for word in words[:1]]
-    command = files.printable(re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", shlex.join(words)))
+    command = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", shlex.join(words))
+    command = files.printable(re.sub(r"(password=)[^&\s']*", r"\1***", command))
     return f"process {pid} ({command}, since {datetime.fromtimestamp(time.time() - age):%Y-%m-%d %H:%M})"
 
 

@@ -6,6 +6,8 @@ import csv
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +16,10 @@ import pytest
 from nbgrader.api import Gradebook
 
 from autograder.grading import gradebook
-from autograder.grading.gradebook import GradebookError, StorageError, database, place, prepare
+from autograder.grading.gradebook import GradebookError, StorageError, database, names, place, prepare
+from autograder.grading.locks import process
 from autograder.grading.recorder import Recorder
+from autograder.grading.roster import Learner
 from autograder.toys import tiny
 from autograder.toys.classes import GOOD, submit
 from tests.grading import test_recorder
@@ -149,8 +153,50 @@ def test_the_whole_flow_by_the_commands(server, course):
     assert not list((course / "autograder/run").glob("*.db")), "nothing goes into a file"
 
 
-#: What a URL gets, so that a lock is not waited for without a limit.
-LIMIT = "?options=-c+lock_timeout%3D60s"
+@pytest.mark.parametrize("name", ["X" * 300, "B\0ob", "Bob " + "漢" * 200, "B" * 200 + ", " + "b" * 200])
+def test_no_name_that_a_learner_has_chosen_stops_the_class(server, tmp_path, name):
+    config = books.make(tmp_path / "course", server.new())
+    with Recorder(config) as recorder:
+        recorder.enter([Learner("ada", "Ada Lovelace"), Learner("bob", name, "b" * 300), Learner("c" * 200, "Cyd")])
+        recorder.record(recorder.begin(7), books.paper(config, "bob", ALL), "")
+        with recorder.engine.connect() as db:
+            rows = db.exec_driver_sql("SELECT id, last_name, length(email) FROM student ORDER BY id").all()
+    last = names(name)[1].replace("\0", "")[:128]
+    assert rows == [("ada", "Lovelace", None), ("bob", last, 128)]
+
+
+def test_any_name_is_written_whatever_the_encoding_of_the_client(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    monkeypatch.setenv("PASSLAB_DB", server.new())
+    config = books.make(tmp_path / "course", database(tmp_path))
+    with Recorder(config) as recorder:
+        recorder.enter([Learner("漢字", "Ω")])
+        recorder.record(recorder.begin(7), books.paper(config, "漢字", ALL), "")
+        assert list(recorder.scores()) == [("漢字", "ps1")]
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_cannot_hold_every_text_is_refused_with_a_remedy(server, tmp_path, monkeypatch, encoding):
+    monkeypatch.setenv("PASSLAB_DB", server.new(f"ENCODING '{encoding}' TEMPLATE template0"))
+    config = books.settings(tmp_path / "course", database(tmp_path))
+    with pytest.raises(GradebookError, match=rf"has the encoding {encoding}, which .* ENCODING 'UTF8' TEMPLATE"):
+        Recorder(config)
+
+
+def test_a_name_that_the_database_refuses_does_not_hide_the_reason(server, course):
+    submit(course, "ada", {})
+    url = server.new()
+    tiny.run(course, "-m", "passlab.cli", "grade", "class", "--db", url)
+    with psycopg.connect(url) as db:
+        db.execute("ALTER TABLE student ADD CHECK (last_name <> 'Lovelace')")
+    (course / "names.csv").write_text("id,name\nada,Ada Lovelace\n")
+    done = tiny.run(course, "-m", "passlab.cli", "grade", "class", "--db", url, "--roster", "names.csv")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert "Grading stopped. the gradebook cannot be written: new row for relation" in " ".join(done.stderr.split())
+
+
+#: What a URL gets, so that a lock is not waited for without a limit, and that any text can be written.
+LIMIT = "?client_encoding=utf8&options=-c+lock_timeout%3D60s"
 
 
 @pytest.mark.parametrize(
@@ -182,3 +228,12 @@ def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path):
         prepare(config)
     assert "127.0.0.1:1/course cannot be used" in str(failure.value) and "secret" not in str(failure.value)
     assert place(config) == "postgresql+psycopg://grader:***@127.0.0.1:1/course"
+
+
+def test_a_password_among_the_options_of_a_url_is_not_shown_either(tmp_path):
+    url = "postgresql+psycopg://grader@127.0.0.1:1/course?password=secret&sslpassword=secret&sslmode=prefer"
+    config = books.settings(tmp_path, url)
+    assert place(config) == "postgresql+psycopg://grader@127.0.0.1:1/course?sslmode=prefer"
+    with subprocess.Popen([sys.executable, "-c", "input()", "--db", url], stdin=subprocess.PIPE) as grader:
+        assert "secret" not in process(grader.pid) and "sslmode=prefer" in process(grader.pid)
+        grader.kill()
