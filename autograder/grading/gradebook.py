@@ -234,8 +234,8 @@ def _check_encoding(config: Config, db_url: str) -> None:
         engine.dispose()
     if encoding != "UTF8":
         raise GradebookError(
-            f"The gradebook {place(config)} has the encoding {encoding}, which cannot hold every name and message. Make "
-            "a database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0."
+            f"The gradebook {place(config)} has the encoding {encoding}, which cannot hold every name and message. "
+            "Make a database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0."
         )
 
 

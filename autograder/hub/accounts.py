@@ -26,6 +26,8 @@ from passlab import course_paths
 
 _ID, _SECTION = re.compile(r"[a-z_][a-z0-9_-]{0,30}"), re.compile(r"[a-z0-9-]{0,30}")
 _PROGRAMS = "/usr/sbin:/sbin:/usr/bin:/bin"
+#: Learners write their home folders, ~/.ssh/authorized_keys included: no other service lets them in past the hub.
+_NO_LOGIN = "/usr/sbin/nologin"
 
 
 class Refused(ValueError):
@@ -119,18 +121,15 @@ def _check(learner: str, section: str) -> None:
 
 
 def _system_user(learner: str) -> None:
-    """Make a system user without a password, with a home folder that no other learner can read."""
+    """Make a system user without a password or a login shell, with a home folder that no other learner can read."""
     at = home(learner)
     try:
-        user = pwd.getpwnam(learner)
+        if pwd.getpwnam(learner).pw_shell != _NO_LOGIN:
+            _call("usermod", ["--shell", _NO_LOGIN], learner)
     except KeyError:
-        words = ["--create-home", "--home-dir", str(at), "--user-group", "--shell", "/bin/bash", "--comment", "PassLab"]
-        process = subprocess.run(
-            [program("useradd", "passwd"), *words, learner], capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
-        if process.returncode:
-            raise Refused(f"The system user {learner} cannot be made: {process.stderr.strip()}") from None
-        user = pwd.getpwnam(learner)
+        words = ["--create-home", "--home-dir", str(at), "--user-group", "--shell", _NO_LOGIN, "--comment", "PassLab"]
+        _call("useradd", words, learner)
+    user = pwd.getpwnam(learner)
     at.mkdir(exist_ok=True)
     handle = os.open(at, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -140,6 +139,14 @@ def _system_user(learner: str) -> None:
         os.fchmod(handle, 0o700)
     finally:
         os.close(handle)
+
+
+def _call(name: str, words: list[str], learner: str) -> None:
+    """Make or change a system user. Raises Refused."""
+    command = [program(name, "passwd"), *words, learner]
+    process = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if process.returncode:
+        raise Refused(f"The system user {learner} cannot be made: {process.stderr.strip()}") from None
 
 
 def _own_folder(home: int, name: str, user: pwd.struct_passwd) -> None:

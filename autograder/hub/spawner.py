@@ -11,6 +11,7 @@ import os
 import pwd
 import resource
 import secrets
+import subprocess
 import sys
 from pathlib import Path
 
@@ -85,7 +86,7 @@ class Spawner(LocalProcessSpawner):
         if name == accounts.instructor():
             section, runs = self.name, "autograder/run"
             self.cmd, self.notebook_dir = [sys.executable, str(_SETTINGS / "server.py")], str(course_paths.course())
-            self.popen_kwargs = {"cwd": course_paths.course()}
+            self.popen_kwargs = {"cwd": course_paths.course(), "stdin": subprocess.DEVNULL}
             self.args = ["--allow-root", "--KernelManager.transport=ipc"]
             own_settings = {
                 "PASSLAB_RUN": f"{runs}/{section}" if section else runs,
@@ -94,6 +95,7 @@ class Spawner(LocalProcessSpawner):
             self.default_url = "/formgrader/manage_assignments"
         else:
             section, home = accounts.read()[name].section, accounts.home(name)
+            self.popen_kwargs = {"stdin": subprocess.DEVNULL}  # not root's terminal, which it could read
             self.cmd = [*view(name, section), sys.executable, f"{_SHOWN_SETTINGS}/server.py"]
             self.notebook_dir = str(home)
             self.default_url = "/lab/tree/course/index.ipynb"
@@ -111,6 +113,11 @@ class Spawner(LocalProcessSpawner):
             **({"PASSLAB_COURSE": str(own)} if own else {}),
         }
         return super().start()
+
+    def user_env(self, env):
+        """Add the shell of terminals and of `!`, which a learner's account does not name."""
+        env = super().user_env(env)
+        return env if self.user.name == accounts.instructor() else env | {"SHELL": "/bin/bash"}
 
     def make_preexec_fn(self, name):
         return set_user_setuid(name, chdir=False) if name == accounts.instructor() else _limits

@@ -53,7 +53,8 @@ def running(course: Path, scratch: Path, roster: str) -> Iterator[str]:
     env = environment(course, scratch)
     command = [*sealed(scratch), sys.executable, "-m", "autograder.hub", str(scratch / "roster.csv")]
     with (scratch / "hub.log").open("w") as log:
-        hub = subprocess.Popen(command, cwd=course, env=env, stdout=log, stderr=subprocess.STDOUT)
+        streams = {"stdin": subprocess.PIPE, "stdout": log, "stderr": subprocess.STDOUT}
+        hub = subprocess.Popen(command, cwd=course, env=env, **streams)
     try:
         for _ in range(600):
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{env['PASSLAB_HUB_URL']}/hub/api"):

@@ -40,13 +40,15 @@ def test_a_roster_that_cannot_be_is_refused_before_anything_is_made(folder, lear
 
 
 TWICE = """
-import json, pwd
+import json, pwd, subprocess
 from autograder.hub import accounts
 
 first = accounts.enter([("ada", ""), ("bob", "evening")])
+subprocess.run(["usermod", "--shell", "/bin/bash", "ada"], check=True)  # as earlier versions made it
 second = accounts.enter([("ada", ""), ("cyd", "")])
 kept = accounts.enter(None)
 users = {name: pwd.getpwnam(name).pw_dir for name in ("ada", "bob", "cyd")}
+assert {pwd.getpwnam(name).pw_shell for name in users} == {"/usr/sbin/nologin"}, "a key in ~/.ssh would let them in"
 modes = {str(path.relative_to(accounts.folder())): oct(path.stat().st_mode) for path in accounts.folder().rglob("*")}
 print(json.dumps([[one.id for one in made] for made in (first, second, kept)] + [users, modes]))
 """

@@ -67,6 +67,7 @@ for folder, folders, names in os.walk("/"):
             pass  # it may not be read
 seen["user"] = [os.getuid(), *os.getgroups()]
 seen["capabilities"] = [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")]
+seen["shell"], seen["stdin"] = os.environ["SHELL"], os.readlink(f"/proc/{{os.getppid()}}/fd/0")
 json.dump(seen, open("spy.json", "w"))
 print("the spy", "is done")
 """
@@ -231,6 +232,8 @@ def test_a_learner_sees_no_others_files(room, seen):
 def test_a_learner_is_an_ordinary_user_who_sees_no_others_processes(seen):
     assert seen["user"][0] >= 1000 and 0 not in seen["user"]
     assert set(seen["capabilities"]) == {"0" * 16}
+    assert seen["shell"] == "/bin/bash", "though the account has none, so that no other service lets a learner in"
+    assert seen["stdin"] == "/dev/null", "not the terminal of root, which a server could read"
     commands = [command for _, command in seen["processes"]]
     assert any("ipykernel" in command for command in commands)
     assert all(owner == seen["user"][0] or "bwrap" in command.partition(" ")[0] for owner, command in seen["processes"])
