@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -93,3 +94,9 @@ def test_a_lattice_has_a_line_to_each_next_fact_above():
 def test_merging_says_what_is_above():
     picture = hasse([{}, {"x": 0}, None], CONSTANTS.merge)
     assert picture.text.split("\n") == ["{} below nothing", "{x=0} below {}", "unreached below {x=0}"]
+
+
+@pytest.mark.parametrize("fact", ["a\0b", "\ud800", "\x1b[31m", '"\\', "<script>"])
+def test_a_fact_of_any_characters_is_drawn(fact):
+    picture = hasse([fact, "b"], max)
+    ElementTree.fromstring(picture.svg)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, Picture, cut, escape
+from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, Picture, cut, escape, printable
 from passlab.drawing.player import State, player
 
 #: Maximum number of blocks and of visits in a drawing; the text form has all of them.
@@ -202,7 +202,7 @@ def _box(number: int, block: Any, facts: tuple[str, str] | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _back_edges(program: Any) -> list[tuple[str, str]]:
