@@ -48,7 +48,7 @@ from passlab.given.day14.vjp import OPERATIONS
 # | relu | of `x` | 0 where the result is 0 or less, otherwise g, also where x is NaN |
 # | maximum | of `x` and `y` | g goes to the larger; equal ones get g / 2 each; if one is NaN, both get g |
 # | where | `x` where `c`, otherwise `y`: arguments c, x, y | the side that was not chosen gets 0, whatever g is |
-# | sum, amax | of `x` over `dim`: arguments x, dim, `keepdim=False` | amax: equal largest elements share g |
+# | sum, amax | of `x` over `dim`: arguments x, dim, `keepdim=False` | amax: equal largest elements share g; if one is NaN, all get NaN |
 # | norm | `√Σx²` over `dim`, `keepdim=False` | 0 for all x where the norm is 0 |
 # | softmax | of `x` along `dim`, one number | |
 # | expand, view | of `x` to `shape`, in which -1 means what it means in torch | |
@@ -75,9 +75,10 @@ def vjp(op: str, g: Tensor, out: Tensor, *args, **kwargs) -> tuple:
          keywords, all else is positional.
     Out: a tuple with one entry for each of args: a tensor of the argument's shape and
          dtype, or None if the argument is not a tensor of floats.
-    Not to be called: torch.autograd.graph._engine_run_backward.
-         Torch's own gradients end there; operations named …_backward cannot leave your
-         notebook, either.
+    Not to be called: passlab.autodiff.rules.RULES,
+         torch.autograd.graph._engine_run_backward.
+         RULES is for question 2. Torch's own gradients end at the other one; operations
+         named …_backward cannot leave your notebook, either.
 
     Example:  vjp("exp", g, out, x) is (g * out,);
               vjp("sum", g, out, x, [0]) is (g.expand(x.shape), None).

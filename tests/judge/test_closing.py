@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -66,6 +67,22 @@ def test_functions_with_a_closure_and_classes_can_be_closed():
         with pytest.raises(RuntimeError, match="Case does what"):
             Case("", tuple)
     assert within() == 1 and Case("", tuple).name == ""
+
+
+@dataclass
+class Entry:
+    apply: Callable
+
+
+TABLE = {"bare": lambda: 1, "entry": Entry(lambda: 2)}
+
+
+def test_all_functions_in_a_dictionary_can_be_closed():
+    with Closed(["tests.judge.test_closing.TABLE"]):
+        for call in (TABLE["bare"], TABLE["entry"].apply):
+            with pytest.raises(RuntimeError, match="TABLE does what"):
+                call()
+    assert TABLE["bare"]() == 1 and TABLE["entry"].apply() == 2
 
 
 def test_a_method_that_is_not_written_in_python_is_closed_in_its_class():

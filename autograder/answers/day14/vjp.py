@@ -8,7 +8,8 @@ from math import inf, nan
 import torch
 from torch import Tensor
 
-from autograder.authoring.answers import edited, right
+from autograder.authoring.answers import edited, right, wrong
+from passlab.autodiff import RULES
 from passlab.exercises.day14.vjp import numbers, row, rule
 from passlab.judge import Case
 
@@ -284,5 +285,31 @@ integers = edited("spared", "gives integers a gradient")(
 short = edited("valid", "leaves out the arguments at the end that have no gradient")(
     ("gradients += [None] * (len(args) - len(gradients))", "args = args[:len(gradients)]")
 )
+
+
+@wrong("valid", "takes the rules that the next question is given")
+def by_the_library(op, g, out, *args, **kwargs):
+    names = {"sum": "sum.dim_IntList", "pow": "pow.Tensor_Scalar", "where": "where.self", "softmax": "_softmax.default"}
+    name = names.get(op, f"{op}.Tensor" if op in ("add", "mul", "div") else f"{op}.default")
+    packet, _, overload = name.partition(".")
+    found = RULES[getattr(getattr(torch.ops.aten, packet), overload)].apply(g, out, *args, **kwargs)
+    found = [*found, *[None] * (len(args) - len(found))]
+    return tuple(down(t, x) if t is not None else None for t, x in zip(found, args, strict=True))
+
+
+def amax_chooses(op, g, out, x, dim, keepdim=False):
+    if not keepdim:
+        for d in sorted(d % x.dim() for d in dim):
+            g, out = g.unsqueeze(d), out.unsqueeze(d)
+    chosen = x == out
+    return torch.where(chosen, g / chosen.sum(dim, keepdim=True), 0.0), None
+
+
+@wrong("same", "gives amax's g to the largest elements alone, and so nothing to a row with a NaN")
+def nan_row(op, g, out, *args, **kwargs):
+    if op == "amax":
+        return amax_chooses(op, g, out, *args, **kwargs)
+    return expanded_first(op, g, out, *args, **kwargs)
+
 
 EQUIVALENT: dict[tuple[str, str], str] = {}

@@ -27,6 +27,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
 
 from passlab.process.clock import Limit, cpu_time
 
@@ -248,9 +249,11 @@ class Closed:
 def closed_functions(names: Iterable[str]) -> dict[FunctionType, str]:
     """Return function → its dotted name. Functions of an exercise that this process does not have are left out.
 
-    Methods that are not written in Python are left to `closed_methods`. Raise ValueError for a function that is not.
+    The name of a dictionary stands for all functions in it. Methods that are not written in Python are left to
+    `closed_methods`. Raise ValueError for a function that is not.
     """
-    return {_function(name): name for name in names if not _withheld(name) and not _method(name)}
+    names = [name for name in names if not _withheld(name) and not _method(name)]
+    return {function: name for name in names for function in _functions(name)}
 
 
 def closed_methods(names: Iterable[str]) -> dict[tuple[type, str], str]:
@@ -276,8 +279,16 @@ def _withheld(name: str) -> bool:
     return name.startswith("passlab.exercises.") and importlib.util.find_spec(name.rpartition(".")[0]) is None
 
 
-def _function(name: str) -> FunctionType:
+def _functions(name: str) -> list[FunctionType]:
+    """Return the function with a name, or those in the values of a dictionary: the values, or fields of them."""
     value = pkgutil.resolve_name(name)
+    if isinstance(value, dict):
+        parts = [part for entry in value.values() for part in (entry, *getattr(entry, "__dict__", {}).values())]
+        return [part for part in parts if isinstance(part, FunctionType)]
+    return [_function(name, value)]
+
+
+def _function(name: str, value: Any) -> FunctionType:
     inner = inspect.unwrap(getattr(value, "__init__") if isinstance(value, type) else value)  # noqa: B009
     if not isinstance(inner, FunctionType):
         raise ValueError(f"{name} cannot be closed: it is not written in Python. Close the function that calls it.")
