@@ -167,6 +167,10 @@ def take_literally(root: Path) -> None:
         module.glob = SimpleNamespace(glob=matches)
 
 
+#: The line of a traceback in which SQLAlchemy tells an error of the database.
+_OF_DATABASE = re.compile(r"sqlalchemy\.exc\.\w+: \((sqlite3|psycopg)\.")
+
+
 class _Last(logging.Handler):
     """Collects the warnings and errors of nbgrader's log and picks the one to report."""
 
@@ -178,10 +182,13 @@ class _Last(logging.Handler):
         self.lines.append(record.getMessage())
 
     def reason(self) -> str:
-        """Return the last line of the last traceback or, without one, of the last message."""
+        """Return the last line of the last traceback or, without one, of the last message.
+
+        Of an error of the database it is the line that names it: the statement and a link follow.
+        """
         tracebacks = [line for line in self.lines if line.startswith("Traceback")]
-        last = (tracebacks or self.lines or ["nbgrader gave no reason"])[-1]
-        return last.strip().split("\n")[-1][:300]
+        last = (tracebacks or self.lines or ["nbgrader gave no reason"])[-1].strip().split("\n")
+        return next((line for line in reversed(last) if _OF_DATABASE.match(line)), last[-1])[:300]
 
 
 def convert(converter_class, config: Config, assignment: str, learner: str = ".", **options) -> None:
@@ -195,7 +202,7 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
         converter.start()
     except NbGraderException:
         reason = last.reason()
-        if re.search(r"\((sqlite3|psycopg)\.", reason):  # not nbgrader's reason, but the database's
+        if _OF_DATABASE.match(reason):  # not nbgrader's reason
             raise StorageError(f"The gradebook {place(config)} cannot be used: {reason}.") from None
         raise GradebookError(reason) from None
     except Exception as error:

@@ -110,6 +110,21 @@ def test_a_lock_that_another_client_holds_is_waited_for_with_a_limit(server, tmp
         assert total(recorder.preview(books.paper(config, "ada", ALL))) == total(recorder.scores()["ada", "ps1"])
 
 
+def test_a_server_that_goes_while_questions_are_entered_is_named(server, tmp_path):
+    url = server.new()
+    config = books.settings(tmp_path / "course", url.replace("postgresql:", "postgresql+psycopg:"))
+    prepare(config)
+    with psycopg.connect(url) as db:
+        db.execute(
+            "CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$"
+        )
+        db.execute("CREATE TRIGGER leave BEFORE INSERT ON assignment EXECUTE FUNCTION leave()")
+    message = r"The gradebook .*/course\d+ cannot be used: sqlalchemy.exc.OperationalError: \(psycopg.* terminating"
+    with pytest.raises(StorageError, match=message):
+        books.make(tmp_path / "course", config.CourseDirectory.db_url)
+
+
 def test_the_whole_flow_by_the_commands(server, course):
     url = server.new()
 
