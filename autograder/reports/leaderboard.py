@@ -90,10 +90,12 @@ def standings(
     racers = {entry.learner: entry for entry in board.entries}
     active = [learner for learner in racers if learner not in records.withdrawn]
     records.names = pseudonyms({*racers, *handed_in}, records.salt, records.names)
-    eager, course = _eager(board.baselines), _by_name(board.baselines).get("reference", {})
+    titles = _by_name(board.baselines)  # a learner's id may be one of them, such as eager
+    eager, course = _eager(board.baselines), titles.get("reference", {})
     lines = []
     for learner in {**racers, **handed_in}:
-        name = learner if names else records.names[learner]
+        shown = f"{learner} (a learner)" if learner in titles else learner
+        name = shown if names else records.names[learner]
         if learner not in active:
             lines.append(Standing(name, "withdrawn", why="Does not take part any more."))
             continue

@@ -141,6 +141,13 @@ def test_late_failed_and_withdrawn_entries_have_no_rank():
     assert results["dan"].speedup == pytest.approx(5) and results["cyd"].rows == {}
 
 
+@pytest.mark.parametrize("learner", BASELINES["gpt"])
+def test_a_learner_who_is_called_like_a_baseline_does_not_hide_it(learner):
+    entered = Board([Entry(learner, "1", rows=rows(1e-4, 1e-4))], BASELINES)
+    (one,) = leaderboard.standings(entered, kept(), {}, set(), "", True)
+    assert one.name == f"{learner} (a learner)"
+
+
 def test_the_history_has_the_points_and_what_was_measured_then():
     ada = lines()[0]
     assert [(entry["points"], entry["speedup"]) for entry in ada.history] == [(5.0, 1.25), (12.0, ada.speedup)]
