@@ -68,13 +68,15 @@ def _number(entry: dict, name: str) -> float:
 
 
 def save(path: Path, figures: dict[str, Activity]) -> None:
-    """Write the figures, readable for the owner of the project only."""
+    """Write the figures, readable for the owner of the project only, to whom new folders belong as well."""
+    folders = [folder for folder in path.parents if not folder.exists()]
     rows = [(name, str(one.learners), f"{one.checks:g}", f"{one.minutes:.1f}") for name, one in figures.items()]
     write(path, [("question", *Activity._fields), *rows])
     path.chmod(0o600)
     owner = course_paths.PROJECT.stat()
     if os.geteuid() == 0:
-        os.chown(path, owner.st_uid, owner.st_gid)
+        for place in (path, *folders):
+            os.chown(place, owner.st_uid, owner.st_gid)
 
 
 def load(path: Path) -> dict[str, Activity]:

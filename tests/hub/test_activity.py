@@ -10,6 +10,7 @@ import pytest
 from autograder.hub import activity
 from autograder.reports.activity import ACTIVITY, Activity, gather, load, save
 from autograder.reports.report import Facts, report
+from passlab import course_paths
 from tests.reports.test_items import rows
 
 
@@ -62,6 +63,16 @@ def test_only_the_owner_of_the_project_reads_it_and_the_report_shows_it(tmp_path
     assert "time on it" not in without and "submissions</button>" not in without
     path.write_text("question,learners\nx")
     assert load(path) == {} == load(tmp_path / "none.csv")
+
+
+def test_root_makes_no_folder_that_the_owner_of_the_project_cannot_write(tmp_path, monkeypatch):
+    """It did, for a section that was not graded yet: then nothing of it could be graded."""
+    (tmp_path / "project").mkdir()
+    os.chown(tmp_path / "project", 1234, 1234)
+    monkeypatch.setattr(course_paths, "PROJECT", tmp_path / "project")
+    path = tmp_path / "project/autograder/run/evening" / ACTIVITY
+    save(path, {})
+    assert {place.stat().st_uid for place in (path, *path.parents[:4])} == {1234}
 
 
 def test_it_takes_root_and_a_section_that_exists(monkeypatch, capsys, tmp_path):
