@@ -33,6 +33,11 @@ def test_what_graphviz_does_not_draw_says_nothing_of_it():
         assert shown._repr_mimebundle_()["text/plain"] == shown.text
 
 
+def test_no_name_keeps_the_script_open():
+    script = place([Buffer("<!--<script>", 0, 1, 1)]).html.partition("<script>")[2]
+    assert "<" + "!--" not in script.replace("function", "") and script.count("<script") == 0
+
+
 @pytest.mark.parametrize("buffers", [[], [Buffer("a", 0, 1, 100)], [Buffer("a", 0, 50, 1)], BUFFERS * 9])
 def test_what_does_not_fit_a_screen_is_refused(buffers):
     for show in (place, first_fit_steps):

@@ -121,7 +121,7 @@ class Place(Picture):
             "clash": _CLASH,
         }
         drawing = self.grid.svg(self.grid.frame(self.bound) + boxes, self.title, "group")
-        data = json.dumps(facts).replace("</", "<\\/")
+        data = json.dumps(facts).replace("<", "\\u003c")  # `<!--<script>` would keep the script open
         return (
             f'<div id="{one}" data-lm-suppress-shortcuts="true" style="{CARD}"><b>{html.escape(self.title)}</b>'
             "<p>Drag a buffer up or down, or move to it with Tab and use the arrow keys, Home and End. Time is fixed."
