@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import html
 import os
+import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from jinja2 import pass_context
+from jinja2 import Environment, FileSystemLoader, pass_context
 from nbconvert.exporters import HTMLExporter
 from nbconvert.filters import ansi2html, strip_ansi
 from nbconvert.preprocessors.sanitize import SanitizeHTML
+from nbgrader.server_extensions.formgrader import handlers
 from nbgrader.server_extensions.formgrader.base import BaseHandler
 from nbgrader.server_extensions.formgrader.handlers import SubmissionFilesHandler
 from traitlets import Bool
@@ -86,6 +90,10 @@ def ansi(text: str) -> str:
 FILTERS = {"markdown2html": markdown, "highlight_code": highlight, "ansi2html": ansi}
 
 
+#: What formgrader's page of a submission says of its learner, who has chosen the name, in Canvas for example.
+_OF_LEARNERS = {"student", "last_name", "first_name", "notebook_path"}
+
+
 class SafeHTML(SanitizeHTML):
     """nbconvert's sanitizer with what an output may show here. A verdict's card is the grader's and stays."""
 
@@ -98,6 +106,8 @@ class SafeHTML(SanitizeHTML):
         nb.metadata = type(nb.metadata)(
             {name: nb.metadata[name] for name in ("kernelspec", "language_info") if name in nb.metadata}
         )
+        for name in _OF_LEARNERS & set(resources):  # nbgrader's template writes them as they are
+            resources[name] = html.escape(str(resources[name] or ""))
         return super().preprocess(nb, resources)
 
     def preprocess_cell(self, cell, resources, cell_index):
@@ -142,8 +152,28 @@ BESIDE = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _TEMPLATES = Path(__file__).with_name("formgrade")
 
 
+class _AsData(FileSystemLoader):
+    """Templates of formgrader, with what they write into a script as JSON."""
+
+    def get_source(self, environment, template):
+        text, *rest = super().get_source(environment, template)
+        return re.sub(r'= "{{ (\w+) }}";', r"= {{ \1 | tojson }};", text), *rest
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(loader=_AsData([handlers.template_path]), autoescape=True)
+
+
+def _render(self: BaseHandler, name: str, **facts: Any) -> str:
+    """Render a page of formgrader. nbgrader escapes nothing, whatever a link to the page has in place of a name."""
+    return _templates().get_template(name).render(facts)
+
+
 def guard_formgrader() -> None:
-    """Have formgrader send its policy with each page, and another with learners' files; load MathJax from nowhere."""
+    """Have formgrader escape what it shows, send its policy with each page, and another with learners' files, and load
+    MathJax from nowhere."""
+    BaseHandler.render = _render
     BaseHandler.content_security_policy = FORMGRADER
     SubmissionFilesHandler.content_security_policy = BESIDE
     others = os.environ.get("JUPYTER_PATH", "").split(os.pathsep)

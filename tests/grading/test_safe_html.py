@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+from urllib.parse import quote
 
 import pytest
+from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 
 from autograder.engine import bounded_call
 from autograder.grading.intake import VERDICT
 from autograder.grading.safe_html import SafePage, ansi, clean, highlight, markdown
+from autograder.toys import tiny
+from autograder.toys.classes import GOOD, submit
+from tests.support import jupyter
 from tests.support.pages import acts, nbgraders
 
 RUNS = [
@@ -125,3 +131,37 @@ def test_code_and_colours_are_shown(body):
     page = body(nb)
     assert '<span class="n">x</span>' in page and "ansi-red-fg" in page
     assert ansi("\x1b[31m<" * 20_000) == "&lt;" * 20_000
+
+
+#: What a learner is called in Canvas, and what a link to a page of formgrader has in place of a name.
+CALLED = "<img src=x onerror=alert('plattack')>"
+LINKED = [CALLED, '";alert("plattack");"', "'-alert('plattack')-'", "\\", "<!--<script>", "O'Neil & co"]
+
+
+@pytest.fixture(scope="module")
+def server(course):
+    submit(course, "ada", GOOD)
+    (course / "class/roster.csv").write_text(f'id,name\nada,"{CALLED}, {CALLED}"\n')
+    graded = tiny.run(course, "-m", "passlab.cli", "grade", "class")
+    assert graded.returncode == 0, graded.stderr
+    with jupyter.serving(course) as page:
+        yield page
+
+
+def test_what_a_learner_is_called_does_nothing_in_formgrader(server):
+    (notebook,) = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))
+    page = BeautifulSoup(server(f"formgrader/submissions/{notebook['id']}/"), "html.parser")
+    assert not page.find_all("img", onerror=True)
+    assert " ".join(page.select_one("a.name-shown").text.split()) == f"{CALLED}, {CALLED}"
+
+
+@pytest.mark.parametrize("place", ["manage_students/{}", "manage_students/ada/{}", "gradebook/{}", "gradebook/day00/{}",
+                                   "manage_submissions/{}"])  # fmt: skip
+@pytest.mark.parametrize("name", LINKED)
+def test_a_link_to_formgrader_does_nothing_there(server, place, name):
+    """Whoever followed such a link, in a learner's Markdown for example, ran its script as the instructor."""
+    page = BeautifulSoup(server(f"formgrader/{place.format(quote(name, safe=''))}"), "html.parser")
+    assert not page.find_all("img", onerror=True)
+    values = [re.findall(r"^var (?:student|assignment|notebook)_id = (.*);$", s.text, re.M) for s in page("script")]
+    assert name in [json.loads(value) for found in values for value in found]
+    assert name in [element.text for element in page.select("li.active")] or "manage_students/ada" in place
