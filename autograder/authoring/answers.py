@@ -291,7 +291,8 @@ def verdict(exercise_id: str, answer: Callable, seed: int) -> Judgement:
     """Judge an answer on the visible and on the hidden cases."""
     exercise = exercises.find(exercise_id)
     with trials_of(seed):
-        return judge(exercise, answer, [*exercise.cases(), *hidden_cases(exercise_id, seed)])
+        visible = exercise.cases()
+        return judge(exercise, answer, [*visible, *hidden_cases(exercise_id, seed)], len(visible))
 
 
 def grade(exercise_id: str, answer: Callable) -> float:

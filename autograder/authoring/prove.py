@@ -71,7 +71,7 @@ def _problem(kind: str, should: str | None, visible: Judgement, full: Judgement)
         return "must have all points"
     if kind == "stub" and (full.points or full.attempted):
         return "must have no points, as not attempted"
-    if kind == "unchanged" and full.points:
+    if kind == "unchanged" and (full.points or visible.points):
         cases = {f.case: None for f in full.findings if f.verdict == "did" and f.ok}
         return f"must have no points: it does nothing, and keeps 'did' on {', '.join(map(repr, cases))}"
     if kind == "wrong" and full.ok:
@@ -103,7 +103,12 @@ def _put(
     visible = judge(exercise, answer)
     short = kind == "wrong" and brief and should is not None and visible.verdicts.get(should) is False
     unseen = judge(exercise, answer, [] if short else hidden)
-    full = Judgement(exercise, visible.findings + unseen.findings, attempted=visible.attempted and unseen.attempted)
+    full = Judgement(
+        exercise,
+        visible.findings + unseen.findings,
+        attempted=visible.attempted and unseen.attempted,
+        visible=len(visible.findings),
+    )
     row = Row(
         name=getattr(answer, "__name__", kind) if entry else kind,
         kind=kind,

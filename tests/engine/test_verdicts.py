@@ -84,6 +84,12 @@ def test_right_on_all_cases_earns_all():
     assert verdict(*VISIBLE, ok(2469134), ok(-2)).points == 3
 
 
+def test_who_knows_the_visible_cases_by_heart_and_does_nothing_else_earns_nothing():
+    by_heart = verdict(ok(4), ok(0), ok(1234567), ok(-1))
+    assert by_heart.verdicts == {"did": False, "spared": True} and by_heart.points == 0
+    assert "is lost on every hidden case" in by_heart.text
+
+
 def test_no_place_is_searched_for_that_no_learner_may_see():
     LOCATED.clear()
     verdict(ok(5), ok(0), ok(2469135), ok(-3))
@@ -178,7 +184,7 @@ def served(monkeypatch, *questions: list[tuple[dict, bytes]]) -> list[Verdict]:
     return verdicts
 
 
-HALF = [ok(4), ok(0), ok(5), ok(-2)]
+HALF = [ok(5), ok(0), ok(2469134), ok(-2)]
 
 
 def test_a_search_for_a_misconception_that_crashes_costs_no_points(monkeypatch):

@@ -87,6 +87,26 @@ def test_doing_nothing_earns_nothing_though_the_meaning_is_kept():
     assert result.points == 0
 
 
+def test_knowing_the_visible_cases_by_heart_earns_nothing():
+    visible, hidden = (Case(name, lambda: (traced(),)) for name in ("visible", "hidden"))
+    answers = iter((good, lambda gm: gm) * 2 + (good, good))
+
+    def next_answer(gm):
+        return next(answers)(gm)
+
+    assert judge(exercise(), next_answer, [visible, hidden]).points == 3, "valid and same, where both count alike"
+    result = judge(exercise(), next_answer, [visible, hidden], visible=1)
+    assert result.verdicts == {"valid": True, "same": True, "did": False} and result.points == 0
+    assert result.notes[-1].startswith("No law counts as long as “complete” is lost on every hidden case")
+    assert judge(exercise(), next_answer, [visible, hidden], visible=1).ok
+
+
+def test_where_no_hidden_case_is_about_it_complete_counts_on_the_visible_ones():
+    cases = [Case("visible", lambda: (traced(),)), Case("hidden", lambda: (traced(),), ("same",))]
+    swapped = iter((good, good))
+    assert judge(exercise(), lambda gm: next(swapped)(gm), cases, visible=1).ok
+
+
 def test_a_verdict_that_a_case_is_not_about_can_be_lost_there_but_not_earned():
     nothing_to_do = Case("nothing to do", lambda: (good(traced()),), about=("same",))
     result = judge(exercise(cases=lambda: [nothing_to_do]), lambda gm: gm)

@@ -189,7 +189,12 @@ class Question:
 
     def _verdict(self, misconceptions: Misconceptions) -> Verdict:
         result = conclude(
-            self.exercise, self.cases, map(self._outcome, range(len(self.heads))), self._findings, self.unbuilt
+            self.exercise,
+            self.cases,
+            map(self._outcome, range(len(self.heads))),
+            self._findings,
+            self.unbuilt,
+            self.visible,
         )
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.by_case)]
         drawn = self._picture(result)

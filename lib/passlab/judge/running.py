@@ -194,12 +194,15 @@ def why_not_an_answer(exercise: Exercise, answer: Any) -> str:
     return f"check expects your function itself, without a call; got {type(answer).__name__}."
 
 
-def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
-    """Return the judgement of `answer` on `cases` (default: the exercise's visible ones)."""
+def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None, visible: int = 0) -> Judgement:
+    """Return the judgement of `answer` on `cases` (default: the exercise's visible ones).
+
+    visible: how many of them are visible, where hidden ones follow.
+    """
     if reason := why_not_an_answer(exercise, answer):
         return Judgement(exercise, [Finding("did", False, reason)])
     cases = exercise.cases() if cases is None else cases
-    return conclude(exercise, cases, (_run_if_built(exercise, answer, case) for case in cases))
+    return conclude(exercise, cases, (_run_if_built(exercise, answer, case) for case in cases), visible=visible)
 
 
 def _run_if_built(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
@@ -226,18 +229,21 @@ def conclude(
     outcomes: Iterable[Outcome],
     findings: Callable[[Exercise, Case, Outcome], list[Finding]] = judge_outcome,
     unbuilt: Sequence[Case] = (),
+    visible: int = 0,
 ) -> Judgement:
     """Return the judgement of all cases. `outcomes`: in their order; it may end early, after a crash.
 
     Stops taking outcomes after a stub or a timeout. Whatever the cases without an outcome are about is lost: a verdict
     is earned only where every case that is about it was judged. A case that cannot be built is the course's fault and
     costs nothing: it is left out, unless no case is left: then nothing was judged, and nothing is earned.
-    `unbuilt`: those that were left out of `cases` before.
+    `unbuilt`: those that were left out of `cases` before. `visible`: as in `judge`.
     """
     start = time.perf_counter()
     result = Judgement(exercise)
     printed, in_place, judged, out = 0, False, 0, list(unbuilt)
     for case, outcome in zip(cases, outcomes, strict=False):
+        if judged == visible:
+            result.visible = len(result.findings)
         printed += outcome.printed
         in_place |= outcome.in_place
         judged += 1
@@ -275,8 +281,9 @@ def conclude(
         least = 10 ** (len(str(printed)) - 1)
         result.notes.append(f"Your code printed {least:,} characters or more while it was checked; they are not shown.")
     if not result.points and any(result.verdicts.values()):
+        every = "every hidden case" if any(f.ok for f in result.findings if f.verdict == "did") else "every case"
         result.notes.append(
-            f"No law counts as long as “{WORDS['did']}” is lost on every case: doing nothing keeps the others."
+            f"No law counts as long as “{WORDS['did']}” is lost on {every}: doing nothing keeps the others."
         )
     result.seconds = time.perf_counter() - start
     return result

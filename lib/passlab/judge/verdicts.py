@@ -203,7 +203,10 @@ class Written:
 
 @dataclass
 class Judgement:
-    """All findings on one answer, and the resulting points. `unbuilt`: cases left out, as their `build` raises."""
+    """All findings on one answer, and the resulting points. `unbuilt`: cases left out, as their `build` raises.
+
+    `visible`: how many findings on visible cases stand before those on hidden ones; 0 where all count alike.
+    """
 
     exercise: Exercise
     findings: list[Finding] = field(default_factory=list)
@@ -211,6 +214,7 @@ class Judgement:
     attempted: bool = True
     seconds: float = 0.0
     unbuilt: list[str] = field(default_factory=list)
+    visible: int = 0
 
     @property
     def verdicts(self) -> dict[str, bool]:
@@ -223,8 +227,12 @@ class Judgement:
 
     @property
     def points(self) -> float:
-        """Return the weights of the verdicts that hold; 0 for an answer that loses `did` on every case."""
-        if not any(f.ok for f in self.findings if f.verdict == "did"):
+        """Return the weights of the verdicts that hold; 0 for an answer that loses `did` on every case.
+
+        And 0 for one that loses it on every hidden case: it may know the visible ones by heart, and do nothing else.
+        """
+        hidden = [f.ok for f in self.findings[self.visible :] if f.verdict == "did"]
+        if not any(hidden or (f.ok for f in self.findings if f.verdict == "did")):
             return 0.0
         return float(sum(self.exercise.points[v] for v, ok in self.verdicts.items() if ok))
 
