@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from passlab.judge import Case, Finding, shown
+from passlab.judge.expect import why_not_selective
 from passlab.judge.forms import why_not_a_list
 
 #: Operation → number of operands. All keep the shape and the type of their operands.
@@ -215,13 +216,17 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     home = {one: at for at, group in enumerate(value) for one in group}
     apart = mixed = ""
+    different = joined = 0
     for one, other in combinations(range(len(faults)), 2):
         same, together = is_same(faults[one], faults[other]), home[one] == home[other]
         if same and not together:
             apart = apart or f"Failures {one} and {other} show the same fault, {told(faults[one])}, and are apart."
+        different += not same
+        joined += together and not same
         if together and not same:
             tail = f"{one} shows {told(faults[one])}, {other} shows {told(faults[other])}."
             mixed = mixed or f"Failures {one} and {other} are in one class: {tail}"
+    apart = apart or why_not_selective(joined, different, "pairs of failures that show different faults")
     yield Finding("did", not apart, apart)
     yield Finding("spared", not mixed, mixed)
 
