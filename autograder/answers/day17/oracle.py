@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day17.oracle import numbers, pair
+from passlab.exercises.day17.oracle import itself, numbers, pair
 from passlab.fx.cases import store
 from passlab.given.day17.oracle import widened
 from passlab.judge import Case
@@ -28,6 +28,7 @@ def hidden(seed: int) -> list[Case]:
     memory = numbers(rng, 2 * n)
     number = rng.randint(2, 9)
     return [
+        itself("a program and itself", lambda m, x, y: torch.relu(x) + y, x, y),
         *_same(n, x, y, z, big, odd, memory),
         *_limits(x, y),
         *_different(x, y, at, odd, long, memory, number),

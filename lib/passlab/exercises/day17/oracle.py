@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,6 +37,12 @@ def pair(name: str, word: str, why: str, before: Callable, after: Callable, *inp
 
     about = next(verdict for verdict, one in WORDS.items() if one == word)
     return Case(name, build, ("valid", about), expect=(word, why))
+
+
+def itself(name: str, body: Callable, *inputs: Tensor) -> Case:
+    """Return a case of a program and itself: who finds a difference there has found none anywhere."""
+    case = pair(name, "same", "it is the same program", body, body, *inputs)
+    return replace(case, expect=(*case.expect, "did"))
 
 
 def _traced(root: nn.Module, body: Callable, count: int) -> fx.GraphModule:
@@ -136,8 +143,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", known, "" if known else f"Return one of {words}; got {excerpt(value)}.")
     if not known:
         return
-    word, reason = case.expect
+    word, reason, *found = case.expect
     verdict = next(verdict for verdict, one in WORDS.items() if one == word)
     before, after, _ = case.build()
     message = f"The answer is {value!r}; it must be {word!r}: {reason}."
-    yield Finding(verdict, value == word, message, before=before, after=after)
+    for lost in (verdict, *(found if value == "different" else ())):
+        yield Finding(lost, value == word, message, before=before, after=after)
