@@ -210,6 +210,13 @@ def _untuple(domain):
     return result
 
 
+@wrong("did", "whatever runs later depends on all that ran before: nothing is missed")
+def all_later(domain, reads, writes, schedule):
+    _, _, schedule = _inside(domain, reads, writes, schedule)
+    later = schedule.lex_lt_union_map(schedule)
+    return dict.fromkeys(("flow", "anti", "output", "values"), later)
+
+
 @wrong("valid", "lets the library find them")
 def by_the_library(domain, reads, writes, schedule):
     program = SimpleNamespace(domain=domain, reads=reads, writes=writes, schedule=schedule)

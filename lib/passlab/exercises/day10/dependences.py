@@ -99,6 +99,7 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
     for kind in KINDS:
         if not broken and not (off := want[kind].subtract(actual[kind])).is_empty():
             broken = f"{kind} lacks {example(off)}."
+    broken = broken or _too_much(want, actual, case, reader)
     yield Finding("did", not broken, broken)
     broken = ""
     for kind in KINDS:
@@ -106,6 +107,18 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
             off = isl.UnionMap.from_map(isl.Map.from_basic_map(off.sample()))
             broken = f"{kind} contains {example(off)}, but {_why_not(kind, off, case, reader)}."
     yield Finding("spared", not broken, broken)
+
+
+def _too_much(want: dict, actual: dict, case: Case, reader: Reader) -> str:
+    """Return why an answer that misses nothing has found nothing, or "": it claims all pairs that come in order."""
+    domain, _, _, schedule = case.build()
+    instances = reader.set(domain, "")
+    backwards = not_before(reader.map(schedule, "").intersect_domain(instances))
+    forwards = isl.UnionMap.from_domain_and_range(instances, instances).subtract(backwards)
+    for kind in ("flow", "anti", "output"):
+        if forwards.is_subset(actual[kind]) and not forwards.is_subset(want[kind]):
+            return f"{kind} contains all pairs of instances that run one after the other. That finds nothing."
+    return ""
 
 
 def _why_not(kind: str, pair: isl.UnionMap, case: Case, reader: Reader) -> str:
