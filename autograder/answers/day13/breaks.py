@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from autograder.authoring.answers import edited, right
-from passlab.exercises.day13.breaks import case, expected
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day13.breaks import REASONS, case, expected
 from passlab.judge import Case
 
 
@@ -247,6 +247,17 @@ first_known = edited("valid", "takes arithmetic for known if its first number is
 numbers_stop_loops = edited("did", "stops in a loop at an `if` on a number that is not known")(
     ("if reason and looped: ...", "if (reason or line.op == 'if' and None in operands) and looped: return False")
 )
+
+
+@wrong("did", "has capture stop at every line, for each reason")
+def everywhere(body, arguments, taken):
+    lines, waiting = [], list(body)
+    while waiting:
+        lines.append(waiting.pop())
+        waiting += [*lines[-1].body, *lines[-1].orelse]
+    return [(s.line, reason) for s in lines for reason in REASONS], 1
+
+
 inner_loops_break = edited("spared", "finds breaks in a loop inside another")(
     ("walk(line.body, True)", "walk(line.body, not looped)")
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from passlab.given.day13.breaks import Statement, statements
 from passlab.judge import Case, Finding, plural, shown
+from passlab.judge.expect import why_not_selective
 from passlab.judge.forms import why_not_a_list
 
 #: Why a graph ends, as of `passlab.capture.REASONS` without its "other"; a test compares the two.
@@ -189,6 +190,11 @@ def _invalid(lines: int, value: Any) -> str:
     return ""
 
 
+def _lines(body: Sequence[Statement]) -> set[int]:
+    """Return the lines of all statements."""
+    return {line for s in body for line in ({s.line} | _lines(s.body) | _lines(s.orelse))}
+
+
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Did: Dynamo's breaks are found. Spared: no others. Same: the number of graphs."""
     source = case.expect.split("\n")
@@ -205,6 +211,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             message = f"Capture stops at line {line}, `{source[line - 1].strip()}`: {reason}. " + (
                 f"You give the reason {others}." if others else "Your list lacks it."
             )
+    free = _lines(case.build()[0]) - right.keys()
+    wrong = len(free & {line for line, _ in answer})
+    message = message or why_not_selective(wrong, len(free), "lines at which capture goes on")
     yield Finding("did", not message, message)
     message = ""
     for number, (line, reason) in enumerate(answer):
