@@ -15,7 +15,19 @@ from torch import fx
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab import models
-from passlab.exercises.day04.groups import BLOCK, IMAGE, block, conv, dense, gelu, groups_case, norm, zoo
+from passlab.exercises.day04.groups import (
+    BLOCK,
+    IMAGE,
+    alone,
+    block,
+    conv,
+    dense,
+    gelu,
+    groups_case,
+    norm,
+    right_groups,
+    zoo,
+)
 from passlab.fx.cases import graph
 from passlab.fx.patterns import canonical, pattern
 from passlab.judge import Case
@@ -165,6 +177,7 @@ def joined_with_its_own(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:  # the sa
     return end + chain(first, 150)
 
 
+@alone
 @groups_case("a product at the end of two ways", graph(..., (4, 4)))
 def late_product(m: Any, x: fx.Proxy) -> fx.Proxy:
     e = torch.exp(x)
@@ -268,12 +281,14 @@ def sums_in_a_list(m: Any, x: fx.Proxy) -> fx.Proxy:
     return torch.cat([x.sum(1, keepdim=True), torch.exp(x)], 1)
 
 
+@alone
 @groups_case("past a sum into a list", graph(..., IMAGE))
 def past_a_sum(m: Any, x: fx.Proxy) -> fx.Proxy:
     e = torch.exp(x)
     return torch.cat([e, e.sum(1, keepdim=True)], 1)
 
 
+@alone
 @groups_case("past a pooling into a list", graph(..., IMAGE))
 def past_a_pooling(m: Any, x: fx.Proxy) -> fx.Proxy:
     e = torch.exp(x)
@@ -283,6 +298,12 @@ def past_a_pooling(m: Any, x: fx.Proxy) -> fx.Proxy:
 @groups_case("the list just fits", graph(..., (2, 3), (2, 3)))
 def just_into_cat(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
     return torch.cat([chain(x, 254), y], 1)
+
+
+def _drawn(name: str, build: Callable[[], fx.GraphModule]) -> Case:
+    """Return a case from a drawn graph, in which FuseOps may join nothing."""
+    case = groups_case(name, build)
+    return case if any(len(group) > 1 for group in right_groups(*case.build())) else alone(case)
 
 
 def hidden(seed: int) -> list[Case]:
@@ -302,7 +323,7 @@ def hidden(seed: int) -> list[Case]:
         groups_case("resnet18", narrow),
         groups_case("convnet", zoo("convnet")),
         *(
-            groups_case(f"generated, number {at + 1}", random_program(rng.randrange(10**6), rng.randint(8, 25), only))
+            _drawn(f"generated, number {at + 1}", random_program(rng.randrange(10**6), rng.randint(8, 25), only))
             for at, only in enumerate([*KINDS, *KINDS, *KINDS])
         ),
         projections,
@@ -487,6 +508,11 @@ def by_sets_of_nodes(gm):
             return [left for g in super().groups() if (left := [name for name in g if name not in fields])]
 
     return Sets(gm).run()
+
+
+@wrong("did", "fuses nothing: a kernel for each operation")
+def nothing(gm):
+    return [[n.name] for n in gm.graph.nodes if n.op.startswith("call_")]
 
 
 @wrong("spared", "fuses everything: one kernel for the whole graph")
