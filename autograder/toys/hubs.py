@@ -53,8 +53,9 @@ def running(course: Path, scratch: Path, roster: str) -> Iterator[str]:
     env = environment(course, scratch)
     command = [*sealed(scratch), sys.executable, "-m", "autograder.hub", str(scratch / "roster.csv")]
     with (scratch / "hub.log").open("w") as log:
-        streams = {"stdin": subprocess.PIPE, "stdout": log, "stderr": subprocess.STDOUT}
-        hub = subprocess.Popen(command, cwd=course, env=env, **streams)
+        hub = subprocess.Popen(
+            command, cwd=course, env=env, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
+        )
     try:
         for _ in range(600):
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{env['PASSLAB_HUB_URL']}/hub/api"):
