@@ -81,6 +81,7 @@ def enter(roster: Iterable[tuple[str, str]] | None) -> list[Account]:
     Make what they lack: system users, home folders, passwords, the exchange. Return the new accounts. Raise Refused
     before anything is made if an id cannot be a system user, or is one that has nothing to do with the hub.
     """
+    check_instructor(instructor())
     known = read()
     members = [(one.id, one.section) for one in known.values() if one.id != instructor()]
     learners = dict(members if roster is None else roster)
@@ -98,6 +99,15 @@ def enter(roster: Iterable[tuple[str, str]] | None) -> list[Account]:
     ]
     _write(everybody)
     return [account for account in everybody if account.id not in known]
+
+
+def check_instructor(name: str) -> None:
+    """Raise Refused if the hub would take a learner for the instructor, who is its administrator."""
+    if name != name.lower():
+        raise Refused(
+            f"The instructor is {name}, and JupyterHub writes every name in lower case: whoever is called "
+            f"{name.lower()} would be the instructor. Choose a name without capitals."
+        )
 
 
 def check_names(learner: str, section: str) -> None:

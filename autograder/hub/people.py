@@ -24,6 +24,7 @@ _PASSWD = "root:x:0:0:root:/root:/bin/sh\n{instructor}:x:1000:1000::/home/learne
 
 def enter(roster: Iterable[tuple[str, str]], instructor: str, earlier: dict) -> dict:
     """Return helm's values for a roster, (id, section), with the numbers of earlier values. Raises Refused."""
+    accounts.check_instructor(instructor)
     learners, known = dict(roster), earlier.get("custom", {})
     numbers = {name: one["uid"] for name, one in {**known.get("left", {}), **known.get("people", {})}.items()}
     people = {}

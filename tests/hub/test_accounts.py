@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from autograder.hub import __main__ as command
-from autograder.hub import accounts
+from autograder.hub import accounts, people
 from autograder.hub.accounts import Refused
 from autograder.toys import hubs, tiny
 
@@ -36,6 +36,14 @@ def test_a_roster_that_cannot_be_is_refused_before_anything_is_made(folder, lear
         learner = "daemon"
     with pytest.raises(Refused, match=said):
         accounts.enter([("zoe", ""), (learner, section)])
+    assert not folder.exists()
+
+
+def test_an_instructor_whom_the_hub_takes_for_a_learner_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(accounts, "instructor", lambda: "Ada")
+    for enter in (accounts.enter, lambda roster: people.enter(roster, "Ada", {})):
+        with pytest.raises(Refused, match="whoever is called ada would be the instructor"):
+            enter([("ada", "")])
     assert not folder.exists()
 
 
