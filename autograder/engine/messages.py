@@ -8,6 +8,7 @@ sender's failure; what no field asks for is skipped and never built.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Literal, TypeVar
@@ -202,12 +203,15 @@ class Found(Struct):
 
 
 Message = TypeVar("Message")
+#: msgspec completes a form when a decoder first needs it; a thread that finds another at it meets null pointers.
+_COMPLETING = threading.Lock()
 
 
 @cache
 def reader(form: type[Message]) -> Callable[[bytes], Message]:
     """Return a function that makes a message of this form of JSON text, or raises MessageError."""
-    decode = msgspec.json.Decoder(form).decode
+    with _COMPLETING:
+        decode = msgspec.json.Decoder(form).decode
 
     def read(text: bytes) -> Message:
         try:

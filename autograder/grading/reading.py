@@ -56,12 +56,6 @@ class Notebook(Struct):
     damaged: Annotated[list[int], Meta(max_length=MAX_CELLS)] = []
 
 
-# msgspec completes a form when it is first used, and two threads that do so at once end the process: a null pointer in
-# json_decode_struct_map. So all that the threads of a grading read is completed here, while they do not run yet.
-_FORMS = [form for form in vars(messages).values() if isinstance(form, type) and issubclass(form, Struct)]
-_READERS = [messages.reader(form) for form in (*_FORMS, Notebook) if form is not Struct]
-
-
 def read(path: Path) -> NotebookNode:
     """Read a submitted notebook as nbformat 4. Raises UnreadableError, with the reason, if it is not a notebook.
 

@@ -18,6 +18,7 @@ from autograder.engine.data import Cell, Job
 from autograder.engine.outputs import ran
 from passlab.process.messages import MessageError
 from tests.support import amounts
+from tests.support.flavours import python
 from tests.support.parts import places, put
 
 STATUS = {"status": "ok", "error": "", "printed": 0, "seconds": 0.5, "in_place": False}
@@ -143,6 +144,39 @@ def text(form) -> bytes:
 
 
 CONTROL = [text(messages.Begun), text(messages.Ran), text(messages.Done)]
+
+
+#: Four threads ask for readers of forms with the same forms inside, whose annotations are texts.
+AT_ONCE = """
+import sys, threading
+from msgspec import Struct
+from autograder.engine import messages
+
+def form(name, fields):
+    return type(Struct)(name, (Struct,), {"__annotations__": fields, "__module__": __name__})
+
+rounds, threads = range(20), range(4)
+parts = [[form("Part", {"value": "int"}) for _ in range(30)] for _ in rounds]
+inner = [form("Inner", {f"part_{i}": f"parts[{at}][{i}] | None" for i in range(30)}) for at in rounds]
+outer = [[form("Outer", {"one": f"inner[{at}]"}) for _ in threads] for at in rounds]
+text = ('{"one": {' + ", ".join(f'"part_{i}": {{"value": 1}}' for i in range(30)) + "}}").encode()
+barrier, values = threading.Barrier(len(threads)), []
+
+def read(thread):
+    for forms in outer:
+        barrier.wait()
+        values.append(messages.reader(forms[thread])(text).one.part_29.value)
+
+sys.setswitchinterval(1e-6)
+running = [threading.Thread(target=read, args=(thread,)) for thread in threads]
+[one.start() for one in running]
+[one.join() for one in running]
+print(sum(values))
+"""
+
+
+def test_threads_can_complete_a_form_at_the_same_time():
+    assert python(AT_ONCE) == "80"
 
 
 def test_a_message_that_fits_counts():
