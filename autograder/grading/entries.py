@@ -36,7 +36,6 @@ _FIRST, _SAVES = {"valid", "same"}, "did"
 
 ENDED = "Its compiler, or a cell above it, ended with an error: see its feedback."
 NOT_READ = "It could not be read, or has no notebook of this exercise."
-NOT_RUN = "It could not be run."
 NOT_MEASURED = "Its program could not be built or run here, or gave other numbers than eager."
 
 
@@ -82,7 +81,7 @@ def collect(
         try:
             _collect(entry, submission, engine, exercise, seeds)
         except Exception as error:  # one submission must not cost the others their board
-            entry.failure = f"{NOT_RUN} ({type(error).__name__})"
+            entry.failure = f"It could not be run ({type(error).__name__})."
         entries.append(entry)
     return Board(entries)
 

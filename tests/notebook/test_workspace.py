@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -205,14 +207,17 @@ def test_a_home_that_can_be_written_is_used(tmp_path, monkeypatch):
     assert "JUPYTER_RUNTIME_DIR" not in os.environ
 
 
-def test_without_a_home_jupyter_gets_a_place(monkeypatch):
-    monkeypatch.setenv("HOME", "/dev/null/nowhere")
-    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    writable_home()
-    place = os.environ["JUPYTER_RUNTIME_DIR"]
-    os.makedirs(place)
-    assert os.access(place, os.W_OK)
+def test_without_a_home_jupyter_gets_a_place_until_the_end(tmp_path):
+    code = """
+import os
+from passlab.notebook.workspace import writable_home
+writable_home()
+os.makedirs(place := os.environ["JUPYTER_RUNTIME_DIR"])
+print(os.access(place, os.W_OK), place)
+"""
+    names = ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
+    env = {name: value for name, value in os.environ.items() if name not in (*names, "XDG_CACHE_HOME")}
+    env |= {"HOME": "/dev/null/nowhere", "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    writable, place = done.stdout.split(maxsplit=1)
+    assert writable == "True" and place.startswith(str(tmp_path)) and not list(tmp_path.iterdir())

@@ -10,11 +10,13 @@ passlab.notebook.workspace` has the exercises built, makes the copies, and says 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -164,11 +166,12 @@ def _is_release(copied: dict, nb: dict) -> bool:
 
 
 def writable_home() -> None:
-    """Give Jupyter, IPython and matplotlib a temporary folder if the home folder is read-only."""
+    """Give Jupyter, IPython and matplotlib a folder until this process ends if the home folder is read-only."""
     home = Path(os.path.expanduser("~"))
     if os.access(home, os.W_OK):
         return
     spare = Path(tempfile.mkdtemp(prefix="passlab-"))
+    atexit.register(shutil.rmtree, spare, ignore_errors=True)
     for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
         os.environ.setdefault(name, str(spare / name.lower()))
     os.environ.setdefault("XDG_CACHE_HOME", str(spare / "cache"))
