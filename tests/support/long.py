@@ -27,7 +27,7 @@ from tests.support.amounts import DRAW, FULL
 
 PASSED = ROOT / "tests/long.json"
 #: A file is long that takes so many seconds; of all seconds of the long ones, this part runs in any case.
-LONG, SHARE = 10.0, 1 / 10
+LONG, SHARE = 10.0, 1 / 20
 #: Files that draw their own share, and a folder of which two runs have a part each.
 _OTHER_DRAWS = ("attacks/test_attacks.py", "exercises/test_prove.py", "exercises/test_notebooks_run.py", "tvm/")
 #: What the tests start or read besides modules and their data.
