@@ -11,12 +11,13 @@ import random
 from autograder.answers.day07._shared import SHAPE, Build, generated
 from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day07._shared import conv, ladder
-from passlab.exercises.day07.fusion_groups import groups_case, simplified
+from passlab.exercises.day07.fusion_groups import alone, groups_case, simplified
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.judge import Case, core
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, weight
 from passlab.relay.dialect import parts_of
+from passlab.relay.groups import fused_groups
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -78,6 +79,7 @@ def enlarged(x: relay.Var) -> relay.Expr:
     return relay.nn.relu(conv(x) + weight(2, 4, 6, 6))
 
 
+@alone
 @groups_case("two ways into a product", program(..., (4, 4)))
 def two_ways(x: relay.Var) -> relay.Expr:
     y = relay.nn.relu(x)
@@ -155,6 +157,7 @@ def grown(x: relay.Var) -> relay.Expr:
     return relay.transpose(relay.exp(y)) + y + relay.transpose(x) + relay.transpose(x)
 
 
+@alone
 @groups_case("a limit, and a tuple that has joined", program(..., (2, 3)), 2)
 def joined_tuple(x: relay.Var) -> relay.Expr:
     return relay.concatenate([relay.reverse(x, 1), x], axis=0)
@@ -182,6 +185,7 @@ def added_between(x: relay.Var) -> relay.Expr:
     return c + x + c
 
 
+@alone
 @groups_case("a reduction on the way of a transpose", program(..., (4, 4)))
 def reduced_between(x: relay.Var) -> relay.Expr:
     y = relay.transpose(x)
@@ -232,6 +236,12 @@ def plain_end(x: relay.Var) -> relay.Expr:
     return relay.nn.max_pool2d(relay.tanh(conv(relay.nn.relu(relay.reverse(x * total, 1)))), (2, 2))
 
 
+def _drawn(name: str, build: Build, *limit: int) -> Case:
+    """Return a case from a drawn function, in which FuseOps may join nothing."""
+    case = groups_case(name, build, *limit)
+    return case if any(len(group) > 1 for group in fused_groups(*case.build())) else alone(case)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -247,7 +257,7 @@ def hidden(seed: int) -> list[Case]:
         *(core(groups_case(f"plain: a tree, number {i + 1}", plain_tree(rng.getrandbits(32)))) for i in range(4)),
         *(groups_case(name, zoo(name, simplified=True)) for name in TEN_MODELS),
         *(
-            groups_case(f"generated, number {i + 1}", generated(rng, rng.randrange(12, 36), *rng.choice(KINDS)), *limit)
+            _drawn(f"generated, number {i + 1}", generated(rng, rng.randrange(12, 36), *rng.choice(KINDS)), *limit)
             for i, limit in enumerate(((), (), (), (), (), (), (3,), (8,)))
         ),
         projections,
@@ -464,6 +474,11 @@ def one_reader(mod, max_depth=256):
                 kind[end] = 4 if kind[last[i]] == 4 else kind[end]
                 last = [end if n == last[i] else n for n in last]
     return [[i for i, n in enumerate(last) if n == end] for end in set(last)]
+
+
+@wrong("did", "fuses nothing: a kernel for each call", core=True)
+def nothing(mod, max_depth=256):
+    return [[at] for at in range(sum(isinstance(e, relay.Call) for e in _nodes(mod)))]
 
 
 @wrong("spared", "fuses everything: one kernel for the whole function", core=True)
