@@ -214,6 +214,16 @@ names_alone = edited("valid", "returns the names without what they changed")(
 )
 
 
+@wrong("did", "returns the empty pipeline, which changes nothing, and rightly says nothing of changes")
+def empty(module, names, goal):
+    return []
+
+
+@wrong("did", "says that there is no way")
+def no_way(module, names, goal):
+    return None
+
+
 @wrong("did", "runs the passes once, in the order in which they are given")
 def as_given(module, names, goal):
     steps = []
