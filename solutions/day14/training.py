@@ -76,8 +76,8 @@ def vjp(op: str, g: Tensor, out: Tensor, *args, **kwargs) -> tuple:
     Out: a tuple with one entry for each of args: a tensor of the argument's shape and
          dtype, or None if the argument is not a tensor of floats.
     Not to be called: passlab.autodiff.rules.RULES,
-         torch.autograd.graph._engine_run_backward.
-         RULES is for question 2. Torch's own gradients end at the other one; operations
+         torch.autograd.forward_ad.make_dual, torch.autograd.graph._engine_run_backward.
+         RULES is for question 2. Torch's own gradients end at the others; operations
          named …_backward cannot leave your notebook, either.
 
     Example:  vjp("exp", g, out, x) is (g * out,);

@@ -11,6 +11,7 @@ from torch import Tensor
 from autograder.authoring.answers import edited, right, wrong
 from passlab.autodiff import RULES
 from passlab.exercises.day14.vjp import numbers, row, rule
+from passlab.given.day14.vjp import OPERATIONS
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -295,6 +296,17 @@ def by_the_library(op, g, out, *args, **kwargs):
     found = RULES[getattr(getattr(torch.ops.aten, packet), overload)].apply(g, out, *args, **kwargs)
     found = [*found, *[None] * (len(args) - len(found))]
     return tuple(down(t, x) if t is not None else None for t, x in zip(found, args, strict=True))
+
+
+@wrong("valid", "multiplies with a Jacobian that torch's forward mode computes")
+def by_forward_mode(op, g, out, *args, **kwargs):
+    def gradient(i, x):
+        function = lambda x: OPERATIONS[op](*args[:i], x, *args[i + 1 :], **kwargs)  # noqa: E731
+        jacobian = torch.func.jacfwd(function)(x).reshape(g.numel(), x.numel())
+        return (g.reshape(1, -1) @ jacobian.to(g.dtype)).reshape(x.shape).to(x.dtype)
+
+    floats = [isinstance(x, Tensor) and x.is_floating_point() for x in args]
+    return tuple(gradient(i, x) if floats[i] else None for i, x in enumerate(args))
 
 
 def amax_chooses(op, g, out, x, dim, keepdim=False):
