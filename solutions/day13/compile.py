@@ -400,6 +400,7 @@ def functionalize(gm: fx.GraphModule) -> fx.GraphModule:
     Results: have the values that they have when the program returns. Whether they
          share memory does not matter here.
     Not to be called: torch._functorch.eager_transforms.functionalize,
+         torch._subclasses.functional_tensor.FunctionalTensorMode,
          passlab.capture.lowering.lower.
 
     Example:  row = select(x, 0, 1);  add_(row, y);  return x     becomes

@@ -103,7 +103,11 @@ EXERCISES: tuple[Exercise, ...] = (
             "spared": "each written input is copied into once, no other",
         },
         helps={"valid": 1, "same": 2, "did": 2, "spared": 3},
-        closed=("torch._functorch.eager_transforms.functionalize", "passlab.capture.lowering.lower"),
+        closed=(
+            "torch._functorch.eager_transforms.functionalize",
+            "torch._subclasses.functional_tensor.FunctionalTensorMode",
+            "passlab.capture.lowering.lower",
+        ),
     ),
     Exercise(
         id="day13.decompose",
