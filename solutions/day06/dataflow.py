@@ -450,6 +450,7 @@ def ranges(
          math.inf included.
     Not to be called: passlab.dataflow.ranges.ranges,
          passlab.dataflow.ranges._transfer,
+         passlab.dataflow.ranges.TRANSFER, passlab.dataflow.ranges.MODULES,
          passlab.exercises.day06.ranges.bounds.
 
     Example:  relu(x * -2) with x in (-1.0, 3.0): x (-1.0, 3.0), mul (-6.0, 2.0),

@@ -121,6 +121,8 @@ EXERCISES = (
         closed=(
             "passlab.dataflow.ranges.ranges",
             "passlab.dataflow.ranges._transfer",
+            "passlab.dataflow.ranges.TRANSFER",
+            "passlab.dataflow.ranges.MODULES",
             "passlab.exercises.day06.ranges.bounds",
         ),
     ),
