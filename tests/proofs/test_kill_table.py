@@ -59,7 +59,7 @@ def proof(course):
         ("reference", 3, ""),
         ("stub", 0, ""),
         ("unchanged", 0, ""),
-        ("adds_two", 1, ""),
+        ("adds_two", 0, ""),  # right in the visible case alone
         ("nothing", 0, ""),
         ("blamed", 0, "must lose 'spared', but it loses did"),
         ("survives", 3, "survives: it has all points"),
