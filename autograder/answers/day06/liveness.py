@@ -264,3 +264,26 @@ words = edited("spared", "takes each word of a line that is the name of a variab
         "set(after) | {*block.terminator.args, *block.terminator.targets} & set(program.variables)",
     ),
 )
+
+
+@right("searches backward through the points of the program from the reads of one variable, without a solver")
+def by_search(program):
+    before, reads, assigned = {}, {}, {}
+    for block in program.blocks:
+        lines = [*block.instructions, block.terminator]
+        for i, line in enumerate(lines):
+            assigned[block.name, i] = getattr(line, "dest", "")
+            for variable in line.args:
+                reads.setdefault(variable, []).append((block.name, i))
+            following = [(block.name, i + 1)] if i + 1 < len(lines) else [(t, 0) for t in block.terminator.targets]
+            for point in following:
+                before.setdefault(point, []).append((block.name, i))
+    live = set()
+    for variable, todo in reads.items():
+        while todo:
+            point = todo.pop()
+            if (point, variable) not in live:
+                live.add((point, variable))
+                todo += [p for p in before.get(point, []) if assigned[p] != variable]
+    at = {b.name: {v for v in reads if ((b.name, 0), v) in live} for b in program.blocks}
+    return {b.name: (at[b.name], set().union(*(at[t] for t in b.terminator.targets))) for b in program.blocks}
