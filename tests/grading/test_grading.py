@@ -52,7 +52,7 @@ HIDDEN = "import os\n\ndef double(x):\n    if x > 100:\n        {}\n    return 2
 LEARNERS = {
     "perfect": (GOOD, 3, 3, 3),
     "untouched": ({}, 0, 0, 0),
-    "partly right": (GOOD | {"double": "def double(x):\n    return x + 2", "shout": ""}, 1, 0, 3),
+    "partly right": (GOOD | {"double": "def double(x):\n    return x + 2", "shout": ""}, 0, 0, 3),
     "raises": (GOOD | {"double": "def double(x):\n    return x / 0"}, 0, 3, 3),
     "broken cell": (GOOD | {"double": "def double(x:"}, 0, 3, 3),
     "exits": (GOOD | {"shout": "import os\n\ndef shout(word):\n    os._exit(1)"}, 3, 0, 3),
