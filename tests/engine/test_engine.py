@@ -33,7 +33,7 @@ DEAF = "import signal\nfor s in (signal.SIGALRM, signal.SIGPROF): signal.signal(
 CLASS = {
     "perfect": (notebook(), FULL),
     "stub": (notebook(double="def double(x):\n    raise NotImplementedError()"), LOST),
-    "wrong": (notebook(double="def double(x):\n    return 4"), [1.0, 3.0, 3.0]),
+    "wrong": (notebook(double="def double(x):\n    return 4"), [0.0, 3.0, 3.0]),
     "exit in the answer": (notebook(double="import os\ndef double(x):\n    os._exit(3)"), LOST),
     "crash in the answer": (notebook(double="import ctypes\ndef double(x):\n    ctypes.string_at(0)"), LOST),
     "loop in the answer": (notebook(double=LOOP), LOST),
