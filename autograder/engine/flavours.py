@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import compileall
 import importlib
-import linecache
 import os
 import pkgutil
 import warnings
@@ -68,8 +67,6 @@ def _warm_torch(notebooks: bool) -> None:
     import torch
 
     torch.set_num_threads(1)
-    if not notebooks:  # a traceback, and torch makes many, asks for the time of each of its files; none changes here
-        linecache.checkcache = lambda filename=None: None
     import passlab
 
     of_compilers = [prefix for flavour in COMPILERS for prefix in compiler(flavour).own]
