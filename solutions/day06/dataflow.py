@@ -631,7 +631,7 @@ def shapes(gm: fx.GraphModule, inputs: dict[str, list]) -> dict:
          or a number (int) each.
     Out: {"shapes": {name of each node but the output: [formula, …]}, "constraints":
          [comparison, …]}
-    Not to be called: passlab.dataflow.shapes.shapes.
+    Not to be called: passlab.dataflow.shapes.shapes, passlab.dataflow.shapes._Rules.
 
     Example:  torch.cat([x, y], 0) with x ["n", 4] and y ["m", "k"] gives
               {"shapes": {"x": ["n", 4], "y": ["m", "k"], "cat": ["n + m", 4]},

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder.authoring.answers import edited, right, wrong
+from passlab.dataflow import shapes as library
 from passlab.exercises.day06.shapes import symbolic
 from passlab.fx.cases import graph
 from passlab.fx.nodes import attribute, op_name
@@ -360,6 +361,27 @@ def at_most(gm, inputs):
 def objects(gm, inputs):
     answer = _with_sympy(gm, inputs)
     return answer["shapes"]
+
+
+@wrong("valid", "takes the rules of the library's function")
+def by_the_library(gm, inputs):
+    rules, values = library._Rules(gm), {}
+    for node in gm.graph.nodes:
+        rules.call = node
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), values.get)
+        if node.op == "placeholder":
+            values[node] = tuple(
+                library.symbol(s) if isinstance(s, str) else sympy.Integer(s) for s in inputs[node.name]
+            )
+        elif node.op == "get_attr":
+            values[node] = tuple(map(sympy.Integer, attribute(gm, node.target).shape))
+        elif node.op == "call_module":
+            layer = gm.get_submodule(node.target)
+            values[node] = library.MODULES[type(layer)](rules, layer, *args, **kwargs)
+        elif node.op != "output":
+            values[node] = getattr(rules, library.RULES[op_name(node, gm)])(*args, **kwargs)
+    sizes = {n.name: [int(s) if s.is_Integer else library.spell(s) for s in v] for n, v in values.items()}
+    return {"shapes": sizes, "constraints": [library.spell(one.law) for one in rules.constraints]}
 
 
 no_ones = edited("spared", "does not broadcast a size of 1")(

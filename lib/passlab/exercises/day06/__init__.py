@@ -163,7 +163,7 @@ EXERCISES = (
             "window.",
         ),
         helps={"same": 2, "did": 3, "spared": 2},
-        closed=("passlab.dataflow.shapes.shapes",),
+        closed=("passlab.dataflow.shapes.shapes", "passlab.dataflow.shapes._Rules"),
     ),
     Exercise(
         id="day06.predict",
