@@ -57,7 +57,7 @@ def test_a_replay_names_a_stored_score_that_does_not_come_out(graded, tmp_path):
         db.execute("UPDATE passlab_score SET points = 3 WHERE learner = 'learner-0001' AND question = 'double'")
     ended = passlab(course, "grade", "class", "--replay")
     row = next(line for line in ended.stdout.splitlines() if "learner-0001" in line and "│" in line)
-    assert ended.returncode == 1 and [cell.strip() for cell in row.split("│")[3:7]] == ["double", "3", "1", "3"]
+    assert ended.returncode == 1 and [cell.strip() for cell in row.split("│")[3:7]] == ["double", "3", "0", "3"]
 
 
 def test_a_regrade_shows_old_and_new_and_writes_only_when_told(graded, tmp_path):
