@@ -75,10 +75,10 @@ def test_a_regrade_shows_old_and_new_and_writes_only_when_told(graded, tmp_path)
         if len(cells) > 6 and "learner-" in cells[1]
     }
     assert rows == {
-        ("learner-0000", "double"): ("3", "1"),
+        ("learner-0000", "double"): ("3", "0"),
         ("learner-0000", "shout"): ("3", "0"),
         ("learner-0000", "sort-words"): ("3", "0"),  # right on no case, so the point for sparing goes as well
-        ("learner-0003", "double"): ("1", "3"),
+        ("learner-0003", "double"): ("0", "3"),
         ("learner-0003", "shout"): ("0", "3"),
     }
     assert grades(course, RUN) == before and names(course) == {None}
