@@ -209,19 +209,19 @@ ANSWERS = {
         "unchanged": ("return mod", 0.0, "It is the same module."),
         "right on what is known": (
             "return again_relax(mod) if size_of(mod) == 3 else made_of(mod, lambda x, n: relax.op.nn.relu(x))",
-            1.0,
+            0.0,
             "The result does not compute the same function.",
         ),
         "outputs by heart": (
             "return of_tir(mod, 'B[v] = T.if_then_else(A[v] == T.float32(2), T.float32(3.5), T.float32(0))')",
-            1.0,
+            0.0,
             "The result does not compute the same function.",
         ),
         "the input itself": ("return made_of(mod, lambda x, n: relax.op.nn.relu(x))", 0.0, "It computes"),
         "hidden input": (
             "return of_tir(mod, 'B[v] = T.if_then_else(A[v] > T.float32(100), A[v], T.max(A[v] + T.float32(1.5), "
             "T.float32(0)))')",
-            1.0,
+            0.0,
             "The result does not compute the same function.",
         ),
         "out of bounds": (
@@ -257,7 +257,7 @@ ANSWERS = {
         "hidden input": (
             "return made_of(mod, lambda x, n: relay.where(relay.greater(x, relay.const(100.0)), x, "
             "relay.nn.relu(relay.add(x, relay.const([1.5] * n, 'float32')))))",
-            1.0,
+            0.0,
             "The result does not compute the same function.",
         ),
         "endless": (

@@ -66,7 +66,7 @@ def test_a_read_only_project_grades_wherever_it_lies_and_whoever_grades(course):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SAWarning" not in done.stderr
     points = [points for _, _, points in grades(course, str(results))]
-    assert [sum(map(float, points[n : n + 3])) for n in (0, 3, 6)] == [9, 7, 6]
+    assert [sum(map(float, points[n : n + 3])) for n in (0, 3, 6)] == [9, 6, 6]
     assert (results / "gradebook.db").is_file() and (results / "report.html").is_file()
     assert len(list(results.glob("feedback/*/day00/tiny.html"))) == 3
     assert sorted(course.rglob("*")) == before
