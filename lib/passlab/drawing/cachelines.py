@@ -177,10 +177,9 @@ def _sweep_figure(order: Sequence, first: dict, shape: tuple[int, int], per_line
     fig = Figure(figsize=(cell * columns + 0.1, cell * rows + 0.1))
     axes = fig.add_axes((0, 0, 1, 1), xlim=(-0.15, columns + 0.15), ylim=(rows + 0.15, -0.15), aspect="equal")
     axes.set_axis_off()
+    look = {False: {"facecolor": MISS, "alpha": 0.95}, True: {"facecolor": HIT, "alpha": 0.55}}
     for (i, j), was in first.items():
-        axes.add_patch(
-            Rectangle((j, i), 1, 1, facecolor=HIT if was else MISS, alpha=0.55 if was else 0.95, linewidth=0)
-        )
+        axes.add_patch(Rectangle((j, i), 1, 1, linewidth=0, **look[was]))
     for start in range(0, rows * columns, per_line):  # a line may continue in the next row
         at = start
         while at < min(start + per_line, rows * columns):
@@ -195,6 +194,6 @@ def _sweep_figure(order: Sequence, first: dict, shape: tuple[int, int], per_line
     if points:
         axes.plot(*points[0], "o", color=INK, markersize=3.5)
     axes.set_title(cut(title, 90), loc="left", x=0, weight="bold", fontsize=9.5)
-    keys = [Rectangle((0, 0), 1, 1, color=colour) for colour in (MISS, HIT)]
+    keys = [Rectangle((0, 0), 1, 1, linewidth=0, **look[was]) for was in (False, True)]
     axes.legend(keys, ["miss", "hit"], loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, borderaxespad=0)
     return fig

@@ -92,7 +92,7 @@ def gantt(buffers: Sequence[Any], title: str = "Live ranges") -> Plot:
 def _gantt(head: str, shown: Sequence[Any], times: Times, live: list[int], first: int) -> Figure:
     from matplotlib.figure import Figure
 
-    row = 0.17 if len(shown) <= 30 else 0.11
+    row = 0.17 if len(shown) <= 30 else 0.13
     high = max(0.9, row * len(shown))
     fig = Figure(figsize=(7.6, high + 0.95))
     above, below = fig.subplots(2, 1, sharex=True, height_ratios=(high, 0.8))
@@ -110,9 +110,7 @@ def _gantt(head: str, shown: Sequence[Any], times: Times, live: list[int], first
             late = right + len(name) * wide / 95 > times.at(times.events[-1])
             x, side = ((left + right) / 2, "center") if inside else (left, "right") if late else (right, "left")
             text = printable(f" {name} ")
-            above.text(
-                x, k, text, ha=side, va="center_baseline", color=ink if inside else INK, fontsize=7 if row > 0.15 else 6
-            )
+            above.text(x, k, text, ha=side, va="center", color=ink if inside else INK, fontsize=7 if row > 0.15 else 6)
     above.set(ylim=(len(shown) - 0.4, -0.6), yticks=[])
     _bytes(below, times, live, first)
     for axes in (above, below):

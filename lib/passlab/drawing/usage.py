@@ -43,6 +43,7 @@ def over_time(
 
     def figure() -> Figure:
         from matplotlib.patheffects import withStroke
+        from matplotlib.ticker import MaxNLocator
 
         fig, axes = _axes(title)
         halo = [withStroke(linewidth=2.5, foreground="white", alpha=0.85)]
@@ -55,12 +56,16 @@ def over_time(
             axes.plot([at + 0.5], [used[at]], "v", color=colour, markersize=5)
             label = f"{name}: {size(used[at])}"
             look = {"color": colour, "weight": "bold", "ha": "center", "path_effects": halo}
-            axes.annotate(label, (at + 0.5, used[at]), (0, 6), textcoords="offset points", **look)
+            above = used[at]
+            for value in sorted(marks.values()):  # a label is about a tenth as high as the plot
+                above = value if 0 <= value - above < 0.1 * most else above
+            axes.annotate(label, (at + 0.5, above), (0, 6), textcoords="offset points", **look)
         for name, value in marks.items():
             axes.axhline(value, color=COLOURS[1], linewidth=1.1, linestyle=(0, (5, 3)))
             look = {"color": COLOURS[1], "va": "center"}
             axes.annotate(f"{name}: {size(value)}", (1, value), (4, 0), _AT_RIGHT, "offset points", **look)
         axes.set(xlim=(0, max(len(used) for used in curves.values())), ylim=(0, most * 1.14), xlabel="step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _in_bytes(axes.yaxis, most)
         return fig
 

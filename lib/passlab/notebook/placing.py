@@ -21,7 +21,7 @@ from passlab.memory.allocate import ORDERS, Order, first_fit
 from passlab.memory.buffers import Buffer, height, lower_bound
 
 #: Pixels of a step and of a byte, and the room for the numbers of the offsets, beside and above the boxes.
-STEP, BYTE, LEFT, HEAD = 56, 22, 28, 10
+STEP, BYTE, LEFT, HEAD = 56, 22, 28, 24
 #: At most this many buffers, steps and bytes of all buffers together.
 MOST = (20, 20, 60)
 _SHADE, _NEW, _CLASH = "#DCE9F5", "#F6D9A8", "#D55E00"
@@ -50,7 +50,8 @@ class Grid(NamedTuple):
     def frame(self, bound: int) -> str:
         """Return the axes: steps to the right, offsets upwards, and the bound as a dashed line."""
         width, bottom = LEFT + self.steps * STEP, self.nbytes * BYTE
-        parts = []
+        parts = [element("text", "offset in bytes", x=0, y=12 - HEAD, font_size=11)]
+        parts.append(element("text", "step", x=LEFT - 6, y=bottom + 15, text_anchor="end", font_size=11))
         for step in range(self.steps):
             middle, number = LEFT + step * STEP + STEP / 2, str(self.first + step)
             parts.append(element("text", number, x=middle, y=bottom + 15, text_anchor="middle", font_size=11))
