@@ -218,7 +218,7 @@ class _Nest:
         """Return the frame of an operation with regions, with the box of its result in it."""
         box = self.boxes[key]
         node = box.nodes[0]
-        label = _big(_sign(box) + node.op) + small(f"  {escape(cut(self._head(node), 70))}")
+        label = _big(_sign(box) + node.op) + "  " + small(escape(cut(self._head(node), 70)))
         regions = list(
             dict.fromkeys(part[len(way)] for part in tree if part[: len(way)] == way and len(part) > len(way))
         )
@@ -267,7 +267,7 @@ class _Nest:
         if node.op == "argument":
             read = node.text.partition(" = ")[2]
             name = node.id.partition("#")[0]
-            return rows(bold(sign + name) + small(f"  = {escape(read)}" if read else ""), value, change)
+            return rows(bold(sign + name) + (f"  {small(escape(f'= {read}'))}" if read else ""), value, change)
         if key in self.owners:
             return rows(bold(sign + (node.id if node.id.startswith("%") else "done")), value, change)
         name = small(escape(cut(node.id, 40)), PALE, 10) if node.id.startswith("%") else ""
