@@ -27,7 +27,7 @@ from passlab.fx.nodes import attribute, name_of
 #: The vocabulary of `effects`.
 EFFECTS = {
     "signature": "it is an input or the output: part of how the program is called",
-    "draws": "it draws random numbers: every call gives others, and moves those of all later calls",
+    "draws": "it draws random numbers: every call gives others, and changes those of all later calls",
     "writes": "it changes memory that others can see",
     "stops": "it may stop the program: an assertion",
     "unknown": "nothing is known about it, so anything is possible",

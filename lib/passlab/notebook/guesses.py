@@ -71,7 +71,7 @@ def _problem(value: Any, names: list[str]) -> str:
 
 
 def _form(names: list[str]) -> str:
-    return f"one of {', '.join(map(repr, names))}, or all in a list for an order" if names else "a number"
+    return f"one of {', '.join(map(repr, names))} (or, for an order, a list of all)" if names else "a number"
 
 
 def _fits(value: Any, names: list[str]) -> bool:
