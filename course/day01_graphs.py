@@ -39,7 +39,7 @@ from passlab.mlir.imports import from_stablehlo, from_torch
 from passlab.mlir.modules import MISSING, native
 from passlab.notebook import beside
 
-# torch.onnx would report that torchvision is missing; torch.export warns of itself.
+# torch.onnx would report that torchvision is missing; torch.export warns about its own code.
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 warnings.filterwarnings("ignore", ".*torch.jit.*deprecated", DeprecationWarning)
@@ -120,10 +120,10 @@ print(view(mixed).counts())
 assert view(mixed).counts()["control"] == 0
 
 # %% [markdown]
-# There is no control node, and there cannot be one: tracing runs the Python code once, so it unrolls loops and takes
-# branches, and the graph has only the operations that ran. What if a branch depends on the *values* in a tensor? Before
-# the answer, guess: put your guess in place of the dots. It is kept in `work/guesses.json`, compared with what the next
-# cell computes, and never graded. You can go on without one.
+# There is no control node, and torch.fx could not have recorded one: tracing runs the Python code once, so it unrolls
+# loops and takes branches, and the graph has only the operations that ran. What if a branch depends on the *values* in
+# a tensor? Before the answer, guess: put your guess in place of the dots. It is kept in `work/guesses.json`, compared
+# with what the next cell computes, and never graded. You can go on without one.
 
 
 # %%
@@ -220,9 +220,9 @@ bet.compare(int(by_graph[0]))
 draw(traced, title="x += 1, as torch.fx records it")
 
 # %% [markdown]
-# The graph has an ordinary addition: the result is right, but the side effect is lost. That is the tracer's fault, not
-# that of your code or of the IR, which has a node for `x.add_(1)`. The tracer's stand-in for the tensor does not
-# implement `+=`, so Python computes `x = x + 1`. A method call is recorded, but it needs an order that no arrow shows:
+# The graph has an ordinary addition: the result is right, but the side effect is lost. The tracer is at fault, not your
+# code, and not the IR, which has a node for `x.add_(1)`. The tracer's stand-in for the tensor does not implement `+=`,
+# so Python computes `x = x + 1`. A method call is recorded, but it needs an order that no arrow shows:
 
 
 # %%
@@ -258,8 +258,8 @@ print([tuple(node.meta["tensor_meta"].shape) for node in bare.graph.nodes])
 
 # %% [markdown]
 # `ShapeProp` found them by running the model on real data. There is a cheaper way: tensors on the **meta** device have
-# a shape and a dtype but no data, and every PyTorch operation can compute the shape of its result from the shapes of
-# its inputs. A trillion numbers cost nothing:
+# a shape and a dtype but no data, and nearly every PyTorch operation can compute the shape of its result from the
+# shapes of its inputs. (`nonzero` cannot: how many rows it has depends on the values.) A trillion numbers cost nothing:
 
 # %%
 huge = torch.empty(1_000_000, 1_000_000, device="meta")
@@ -416,8 +416,8 @@ assert verdict
 verdict
 
 # %% [markdown]
-# Unlike all IRs above, Relax can express its own lowered form. Its operators become functions over loops, these are
-# fused, and memory is allocated for them. The result is still a Relax module, which the same function draws:
+# Like MLIR, Relax can also express its own lowered forms: operators become functions over loops, these are fused, and
+# memory is allocated for them. The result is still a Relax module, which the same function draws:
 
 # %%
 # %%beside relax

@@ -40,7 +40,7 @@ from passlab.graph import KINDS
 
 # It would report that torchvision is not installed
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-# Torch.export, about its own insides
+# torch.export warns about its own code
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 
 # %%
@@ -182,9 +182,9 @@ def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
          `node.all_input_nodes` lists them all.
     Out: a set of pairs (name of a, name of b), one for each residual edge a → b; an
          empty set if there are none.
-         A row of 60 diamonds has 2**60 paths, a deep graph 1,200 nodes in a row; at
-         most 1,000,000 calls of functions written in Python are allowed on such a
-         graph, and Python's recursion is not that deep.
+         Large graphs occur: a row of 60 diamonds has 2**60 paths, and a deep graph has
+         1,200 nodes in a row, more than Python's recursion limit. On each of them at
+         most 1,000,000 calls of functions written in Python are allowed.
 
     Example: for the graph drawn above, {("x", "add"), ("add", "add_1")}.
     """

@@ -120,7 +120,7 @@ EXERCISES = (
         stretch=True,
         hints=(
             "It is a loop over the nodes with a dict from node to value, where the values are meta tensors. Call "
-            "whatever the node calls: on meta tensors, every torch operation works out shape and dtype without "
+            "whatever the node calls: on meta tensors, torch's operations work out shape and dtype without "
             "touching data.",
             "fx.node.map_arg(node.args, values.__getitem__) replaces nodes by their values, in nested lists and "
             "slices too. Weights have data: for get_attr take the parameter .to('meta'), and call modules with their "
