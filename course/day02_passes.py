@@ -128,8 +128,8 @@ class Ladder(nn.Module):
 draw(trace(Ladder(2), torch.ones(3)))
 
 # %% [markdown]
-# On a tree this is fine. A model is not a tree: results are used more than once. Guess, before you run the next cell,
-# how many visits the recursion makes for 4, 8 and 16 rungs.
+# On a tree this is fine. A model is not a tree: results are used more than once. Guess, before you run the next two
+# cells, how many visits the recursion makes for 16 rungs.
 
 # %%
 bet = guess("How many visits does the recursion make on 16 rungs?", ...)
@@ -287,7 +287,7 @@ assert len(gate.users) == 1
 # ## The multi-consumer problem
 #
 # Fusing `conv2d` and the `relu` behind it into one kernel is the classic pass. A first version matches "a relu whose
-# operand is a convolution", puts the fused module in place of the relu, and removes the convolution.
+# operand is a convolution", puts the fused module in the place of the relu, and removes the convolution.
 
 
 # %%
@@ -411,8 +411,9 @@ draw(fused)
 # This is why pass managers make each pass declare which facts it needs and which it invalidates.
 #
 # A rewrite also hides where a node came from. If a fused kernel is slow, or wrong, which lines of the model does it
-# stand for? The pass is the last one to know, so a careful pass writes it down: its **provenance**. torch keeps it in
-# `meta["from_node"]`, a list with one source for each old node; the sources of these are listed with them.
+# stand for? After the pass nothing knows it any more, so a careful pass writes down the **provenance** of each new
+# node. torch keeps it in `meta["from_node"]`, a list with one source for each old node; a source in turn holds the
+# sources of that old node.
 
 # %%
 from torch.fx.traceback import NodeSource, NodeSourceAction
@@ -508,12 +509,12 @@ verdict
 
 # %% [markdown]
 # Infinity times zero is not a number, and a NaN must stay one. `equivalent` also feeds zeros of both signs, infinities,
-# NaNs, denormals (numbers too small for all their digits), huge numbers, other sizes and dtypes, tensors that are not
-# contiguous; it compares the effects of a program on its inputs and on the random state; and it runs in training mode if
-# you ask for it. Two results agree if they differ by no more than rounding allows; **max ulp** is their distance in
-# *units in the last place*: how many floats lie between them, whatever their size. And they agree if `==` says so: −0
-# equals 0, so that `x + 0.0` passes for `x` here. You write a small one in exercise 5; exercise 6 uses it to find wrong
-# passes.
+# NaNs, denormals (numbers too small for all their digits), huge numbers, other sizes and dtypes, and tensors that are
+# not contiguous; it compares the effects of a program on its inputs and on the random state; and it runs in training
+# mode if you ask for it. Two results agree if they differ by no more than rounding allows; **max ulp** is their
+# distance in *units in the last place*: how many floats lie between them, whatever their size. Results that `==` calls
+# equal agree as well: −0 equals 0, so `x + 0.0` passes for `x` here. You write a small one in exercise 5; exercise 6
+# uses it to find wrong passes.
 
 # %%
 print(equivalent(trace(lambda x: x + 0.0, x), trace(lambda x: x * 1.0, x)))
@@ -562,7 +563,8 @@ except RuntimeError as error:
 
 # %% [markdown]
 # The constraint compares functions, but our passes are instances of a class, and torch does not warn. A check that
-# silently does not apply is worse than none; when you write your own manager in exercise 4, let it report such cases.
+# silently does not apply is worse than no check. The manager that you write in exercise 4 checks the order before
+# anything runs, and reports a violation.
 #
 # A manager can also show which passes take the time:
 
@@ -586,10 +588,10 @@ for run in (method_relu_to_function, fuse_silu, lambda gm: (gm.graph.lint(), gm)
 # %% [markdown]
 # ## The same pass elsewhere · stretch
 #
-# The ideas carry over from one compiler to the next; the names do not. Here is the pass of the multi-consumer problem
-# three times: `relu(conv2d(x))` becomes one operation `conv2d_relu` where the convolution has no other user. The model
-# has one such place and one that only looks like it. Its convolutions have no bias: where there is one, Relay and Relax
-# write an addition between the two.
+# The ideas carry over from one compiler to the next; the names do not. Here is the pass from the section on the
+# multi-consumer problem, three times: `relu(conv2d(x))` becomes one operation `conv2d_relu` where the convolution has
+# no other user. The model has one such place and one that only looks like it. Its convolutions have no bias: where
+# there is one, Relay and Relax write an addition between the two.
 
 
 # %%
@@ -717,7 +719,9 @@ print(verdict)
 diff(before, after, title="conv2d_relu in Relay")
 
 # %% [markdown]
-# New expressions have no types. `InferType` infers them; the picture did so on a copy.
+# `max ulp` is large although the absolute difference is tiny: where a sum nearly cancels, its result is close to 0, and
+# there many floats lie within one rounding error. New expressions have no types. `InferType` infers them; the picture
+# did so on a copy.
 #
 # **Relax** has a mutator, too. Values have names here, so the operand of the call is a variable, and the mutator looks
 # up its binding. It adds the new function to the module under a name, and leaves the convolution, which is now unused,

@@ -382,8 +382,8 @@ class PassManager:
         and not again while all passes since then have had it in their `preserves`.
 
         Raises PassError(culprit, reason), and runs no further pass, if
-        - the order is wrong, before anything runs: a name in `p.after` does not stand
-          before p. Culprit: p.name, and the reason holds the name that is missing.
+        - the order is wrong, before anything runs: a name in `p.after` is not among the
+          passes before p. Culprit: p.name, and the reason holds the missing name.
         - `verify` finds gm broken before the first pass. Culprit: "input", reason: what
           verify says.
         - `verify` finds what a pass returned broken. Culprit: the pass, reason: what
@@ -456,8 +456,8 @@ with suppress(
 # ## 5 · Are two programs the same function? · core and stretch
 #
 # Every check in this course asks this question. The first step is to run both on random numbers; then you have to
-# decide what to compare, and how closely. `float16` has 11 bits and `float64` has 53: one tolerance for both is wrong
-# for one.
+# decide what to compare, and how closely. A `float16` has 11 significant bits, a `float64` has 53: one tolerance for
+# both is wrong for one of them.
 #
 # `passlab.equivalent` does this and more. Here you write your own, and the next exercise uses it.
 
