@@ -41,7 +41,7 @@ from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
 from passlab import cost, diff, draw, equivalent, explore, guess, timed, trace
 
-# torch.export warns of itself.
+# torch.export warns about its own code.
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 # const_fold does so when it splits a graph.
 warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
@@ -271,7 +271,7 @@ assert merged(torch.ones(1000)).abs().max() == 0
 assert Dropped()(torch.ones(1000)).abs().max() > 0
 
 # %% [markdown]
-# It also misses equal nodes: with a key of the arguments *as written*, these four nodes are not recognised as two.
+# It also misses equal nodes: its key has the arguments *as written*, so these four nodes are not recognised as two.
 
 
 # %%
@@ -355,7 +355,7 @@ assert "x * 0 = zeros" not in free and "relu(relu(x)) = relu(x)" in free
 # The others need a **precondition**: a fact about the operand that the compiler must prove before the rewrite. "x is
 # finite" for `x * 0`; "x has a floating dtype" for `x * 1.0`. For `exp(log(x))` "x is positive" would be one if numbers
 # were exact; as they are rounded, no useful condition makes that law hold to the last bit. A simplifier is therefore a
-# table of pairs (law, precondition), and a small engine that does not know any law by itself. That is exercise 4.
+# table of pairs (law, precondition), and a small engine that knows no law itself. That is exercise 4.
 #
 # One more precondition is easily overlooked: `y` may be a tensor of zeros and still change the shape.
 
@@ -377,8 +377,8 @@ share = (x / 3 != x * (1 / 3)).float().mean()
 print(f"x / 3 and x * (1 / 3) differ for {share:.0%} of all values")
 
 # %% [markdown]
-# Torch computes `x ** 3` by products in one kernel already, so two kernels gain nothing; a general power is
-# another matter:
+# Torch already computes `x ** 3` by products, in one kernel, so writing two products gains nothing; a general power
+# costs far more:
 
 # %%
 timed(
@@ -589,9 +589,9 @@ timed(
 # ## The fewest conversions: a minimum cut · stretch
 #
 # Give each operation one of two layouts; some have no choice. Where two neighbours differ, a conversion is needed. The
-# choice with the fewest is a **minimum cut** (Ford and Fulkerson 1956): an arrow each way between neighbours, of
-# capacity 1; arrows that cannot be cut tie the operations without a choice to one of two poles. Now cut arrows of the
-# least capacity in all so that no way is left from one pole to the other. Here is `conv(x) + a + b`:
+# choice with the fewest is a **minimum cut** (Ford and Fulkerson 1956): between neighbours there is an arrow each way,
+# of capacity 1; arrows that cannot be cut tie the operations without a choice to one of two poles. Now cut arrows of
+# the least total capacity, so that no path is left from one pole to the other. Here is `conv(x) + a + b`:
 
 # %%
 net = networkx.DiGraph()

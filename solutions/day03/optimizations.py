@@ -276,7 +276,7 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
     Not merged: what draws random numbers; what writes; a value that is written later,
          since its twin may not be (views after the program's last write are merged);
          two reads of memory that the program writes (a module reads its parameters,
-         too), if between them stands a write or a call that nothing is known about;
+         too), with a write between them, or a call that nothing is known about;
          operands that only Python calls equal (1, 1.0 and True; 0.0, -0.0).
     Not to be called: passlab.fx.stages.cse, passlab.fx.torch_passes.merge,
          passlab.capstone.reference.cse,
@@ -361,9 +361,9 @@ with suppress(Exception):
 # %% [markdown]
 # ## 4 · Algebraic simplification · core and stretch
 #
-# Every law below is in some textbook. Over tensors some hold always, some hold under a condition, and some never, since
-# there are NaN, ±inf, −0, integers and broadcasting. For each line decide: *always*, *if …* (on dtype, shape, operands)
-# or *never*. That table is the pass; the code around it is the same for all laws.
+# Every law below is in some textbook. Over tensors some hold always, some hold under a condition, and some never: NaN,
+# ±inf, −0, integers and broadcasting break them. For each line decide: *always*, *if …* (on dtype, shape, operands) or
+# *never*. That table is the pass; the code around it is the same for all laws.
 #
 # | | | |
 # |---|---|---|
@@ -946,8 +946,8 @@ def channels_last(gm: fx.GraphModule) -> fx.GraphModule:
          (`is_image`).
     Out: the same graph with conversions in it, as few as can be. Several readers of one
          image share its conversion. A graph without convolutions stays as it is.
-    The core: chains. Each op reads one image and each result has one reader, so layout
-         is left alone until an op wants the other one.
+    The core: chains. Each op reads one image and each result has one reader, so the
+         layout stays as it is until an op wants the other one.
 
     Example:  y = conv1(x);  z = relu(y);  return conv2(z)
               gets two conversions, one of x and one of the result: relu takes any
