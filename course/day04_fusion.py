@@ -59,7 +59,7 @@ from passlab.measure.machine import measure_machine
 from passlab.notebook import beside
 from passlab.relax.pipelines import host
 
-# torch.export warns of itself.
+# torch.export warns about its own code.
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 
 # %% [markdown]
@@ -500,7 +500,7 @@ assert post_dominators(fork.graph)[conv[fork]].op == "output"
 
 # %% [markdown]
 # These arrows from node to immediate post-dominator make a tree. `FuseOps` walks up in it: for each node it looks at
-# *all* nodes on the ways to the post-dominator, and joins all of them or none.
+# *all* nodes on the paths to the post-dominator, and joins all of them or none.
 
 # %%
 tree = post_dominators(diamond.graph)
@@ -514,9 +514,9 @@ draw(
 # %% [markdown]
 # These are the rules for calls (tuples have a rule of their own, and the size of a group has a limit):
 #
-# | the node is | it joins its post-dominator, if all nodes on the ways are at most | and the post-dominator is |
+# | the node is | it joins its post-dominator, if all nodes on the paths are at most | and the post-dominator is |
 # |---|---|---|
-# | OUT_ELEMWISE_FUSABLE | BROADCAST | at most BROADCAST, and every value on the way has its shape |
+# | OUT_ELEMWISE_FUSABLE | BROADCAST | at most BROADCAST, and every value on the paths has its shape |
 # | ELEMWISE or BROADCAST | INJECTIVE | at most INJECTIVE, a COMM_REDUCE, or in a convolution's group already |
 # | INJECTIVE | INJECTIVE, in a second round | at most INJECTIVE |
 # | COMM_REDUCE, OPAQUE | never | |
@@ -559,10 +559,10 @@ assert not any(kernels.illegal(crossed, [group]) for group in knot)
 draw(crossed, title="Two groups that wait for each other", groups=knot)
 
 # %% [markdown]
-# A set of nodes is **convex** if every way between two of its members stays inside. Convex groups, one at a time, never
-# close a cycle; several at once have to be checked together. `kernels.illegal` does it by running the graph with groups
-# as single steps, and asks the other questions, too: may this node be moved at all, is all of it on one device, of one
-# type, and is there a kernel for it?
+# A set of nodes is **convex** if every path between two of its members stays inside. Convex groups, one at a time,
+# never close a cycle; several at once have to be checked together. `kernels.illegal` does it by running the graph with
+# groups as single steps, and asks the other questions, too: may this node be moved at all, is all of it on one device,
+# of one type, and is there a kernel for it?
 
 
 # %%
@@ -601,7 +601,7 @@ assert kernels.illegal(five, whole) is None
 
 # %% [markdown]
 # "Two types" has a remedy, and its error names it: put a cast before the operation. Eager torch converts the operand by
-# itself, inside of the product. A cast is element-wise, so it may be in the group. Then one kernel reads numbers of four
+# itself, inside the product. A cast is element-wise, so it may be in the group. Then one kernel reads numbers of four
 # bytes and of two, and the converted copy is never in memory:
 
 
@@ -673,8 +673,8 @@ print(find(strangers))
 assert len(find(strangers)) == 1
 
 # %% [markdown]
-# One launch less, and not a byte. The groups of exercise [groups](../work/day04/groups.ipynb) come from patterns and
-# post-dominators, and these two would be two.
+# One launch fewer, and not a byte less. The groups of exercise [groups](../work/day04/groups.ipynb) come from patterns
+# and post-dominators, and these two would be two.
 
 # %% [markdown]
 # ## Groups with a name · stretch
@@ -741,8 +741,8 @@ assert torch.addmm(nan, a, b, beta=0).isfinite().all()
 # %% [markdown]
 # ### Convolution, batch norm, activation
 #
-# Two ideas in one rewrite. The batch norm disappears into the weights (day 2), and convolution and activation become
-# one module. What that module saves depends on who runs it:
+# This rewrite has two parts. The batch norm disappears into the weights (exercise 3 of day 2), and convolution and
+# activation become one module. What that module saves depends on what runs it:
 
 # %%
 net = models.ZOO["residual"]
@@ -753,8 +753,9 @@ print(cost(before, *net.inputs()), cost(after, *net.inputs()), sep="\n")
 diff(before, after, title="conv, bn, relu: once as a separate module, once not")
 
 # %% [markdown]
-# A batch norm is gone from the launches. Its relu is not: eager torch runs the two halves of a `ConvReLU2d` one
-# after the other. It is a name for a backend that has a kernel for both; without one, a name saves nothing.
+# The launch of the first batch norm is gone. That of the relu behind it is not: eager torch runs the two halves of a
+# `ConvReLU2d` one after the other. The module is a name, which a backend with one kernel for both can recognise;
+# without such a backend the name saves nothing.
 #
 # And if a backend has one, how much does it save? Of conv → bn → relu → add at 64 × 56 × 56 some tutorials say that it
 # reads 40 MB and writes 32 MB, and 3.6 times less when fused. Count it: each kernel reads its operands and writes its
@@ -778,7 +779,7 @@ print(
 assert before_bytes == 3 * after_bytes
 
 # %% [markdown]
-# The claim has ten times the bytes, and a factor that no count gives.
+# The claim has ten times as many bytes, and its factor of 3.6 is neither of these.
 
 # %% [markdown]
 # ### Norms
@@ -879,8 +880,8 @@ assert torch.allclose(
 # ## From a group to a kernel · stretch
 #
 # Now make the kernel. `passlab.kernels` turns a group into one function of TensorIR, the loop language of TVM (day 8),
-# and compiles that for this machine. Fusing is *inlining*: a value of the group is an expression where it is read, and
-# no buffer.
+# and compiles that for this machine. Fusing is *inlining*: a value of the group becomes an expression in the place
+# where it is read, and has no buffer.
 
 # %%
 from passlab.relax import tvm
@@ -1001,7 +1002,7 @@ assert clock["our kernel"].ratio < 0.8
 clock
 
 # %% [markdown]
-# Compare like with like. With memory that is already allocated, one kernel gains about as much as it saves in bytes.
+# Compare like with like. With memory that is already allocated, one kernel gains about as much time as it saves bytes.
 # With fresh memory all of them pay the third bill, and eager torch pays it five times. The chart below shows the bytes,
 # and the place of the kernel under the roofline.
 
@@ -1023,9 +1024,10 @@ roofline(points, machine)
 # "Fuse as much as you can" is common advice. Four ways to lose with it, each measured or counted.
 #
 # **Fusing too deep.** A product of matrices, then bias and relu. The product wants its loops in the order i, k, j: the
-# innermost walks along rows, and the compiler makes vectors of it. But in that order no element is finished before all
-# are. To put bias and relu innermost, right after the element they need, k has to be inside of j. Below, TVM's `te`
-# writes a tensor as the formula of its elements, which becomes loops, and a *schedule* moves these loops (more on day 8).
+# innermost walks along rows, and the compiler makes vectors of it. But in that order no element of a row is finished
+# before the whole row is. To put bias and relu innermost, right after the element they need, k has to be inside j.
+# Below, TVM's `te` writes a tensor as the formula of its elements, which becomes loops, and a *schedule* moves these
+# loops (more on day 8).
 
 # %%
 size = 384
@@ -1323,8 +1325,8 @@ assert min(2048, 65536 // 64) == 1024
 # %% [markdown]
 # ## A model that decides · stretch
 #
-# All of it in one line. A kernel costs its launch, and then its bytes or its operations, whichever takes longer, with
-# every operation counted as often as it is done:
+# All of this fits into one line. A kernel costs its launch, and then its bytes or its operations, whichever takes
+# longer, with every operation counted as often as it is done:
 #
 # $$T = \sum_{\text{kernels}} \Big(L + \max\big(\tfrac{\text{bytes}}{B},\ \sum_i n_i\, t_i\big)\Big)$$
 #
@@ -1382,9 +1384,9 @@ assert forecast["cheap"] < forecast["costly"]
 assert 1 < forecast["costly"] <= 2, "the work is done twice"
 
 # %% [markdown]
-# The model need not be exact; it has to choose right where the choice matters. Exercise 6 asks for the decisions of
-# yours where one side is far ahead. Measurements also find what a model leaves out: on day 8 a tuner learns its model
-# from them.
+# The model need not be exact; it has to choose right where the choice matters. In exercise 6 your model has to decide
+# only cases in which one side is far ahead. Measurements also find what a model leaves out: on day 8 a tuner learns its
+# model from them.
 
 # %% [markdown]
 # ## Key takeaways

@@ -1028,16 +1028,16 @@ def cost(
          seconds for an addition, a multiplication or a comparison; "dear", how many
          steps exp, erf, tanh or sigmoid take; "registers", how many values a kernel can
          keep while it computes an element of its result, in the graph's order: each
-         value more takes two steps, to put it away and to fetch it. A result may take
-         over the register of an operand that is read for the last time.
+         value beyond these takes two steps, one to store it and one to load it. A
+         result may take over the register of an operand that is read for the last time.
     Out: True to fuse, False to leave the calls apart. You are asked only where one side
          takes at least 1.3 times as long, whether a kernel moves and computes at the
-         same time or in turn. Machines differ: each of the five numbers turns some
-         choice round.
+         same time or in turn. Machines differ: each of the five numbers decides some
+         cases.
 
     The core: all calls are element-wise, all tensors have one shape, and each value is
          read at most once in a group, so a kernel computes it once for each element of
-         the result. There are registers enough. The other four numbers decide.
+         the result. There are enough registers. The other four numbers decide.
 
     Example:  matmul(exp(x), w) with w of 384 columns in one group: False, since each
               exp would be computed 384 times.
@@ -1141,7 +1141,7 @@ WITHOUT = {
     "no bytes": {"bandwidth": math.inf},
     "no steps": {"step": 0.0},
     "exp as cheap as +": {"dear": 1},
-    "no end of registers": {"registers": math.inf},
+    "unlimited registers": {"registers": math.inf},
 }
 judged = exercises.module("day04.cost")
 choices = judged.situations(random.Random(3))
@@ -1159,8 +1159,8 @@ with suppress(NotImplementedError):
         print(f"{name:<20} {right} of {len(choices)} right")
 
 # %% [markdown]
-# Registers decide nothing here: a value that does not fit is kept in the fast first-level cache. On a GPU a kernel with
-# many live values runs with fewer threads at a time, so the term counts there.
+# Registers decide nothing here: a value that does not fit into them is kept in the fast first-level cache. On a GPU a
+# kernel with many live values runs with fewer threads at a time, so the term counts there.
 
 # %% [markdown]
 # ## 7 · What fusion saves · stretch
