@@ -16,7 +16,7 @@
 #
 # A compiler that knows the whole program knows the last use of each result. So it need not allocate memory while the
 # program runs: it can assign an offset to every result beforehand, in one block, the **arena**. Chips without a heap
-# require this, and on all others it saves calls, fragmentation and surprises.
+# require this, and everywhere else it saves calls and fragmentation.
 #
 # - **liveness**: storages, not values, and their live ranges
 # - **offsets** in an arena that is as small as possible, which is NP-hard
@@ -62,7 +62,7 @@ from passlab.memory.storages import storages
 from passlab.memory.training import joint
 from passlab.notebook.placing import first_fit_steps, place
 
-# torch, exporting a program, copies a class of its own that is deprecated
+# When torch exports a program, it copies a class of its own that is deprecated.
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 
 # %% [markdown]
@@ -124,7 +124,7 @@ gantt(buffers, "A U-Net, forward")
 # connections. Below is the sum of live bytes in each step. Its **peak** is a lower bound: no arena is smaller.
 
 # %%
-bet = guess("How many percent of all buffers' bytes are live at once, at most?", ...)
+bet = guess("What percentage of all buffers' bytes is live at the peak?", ...)
 
 # %% tags=["hide-output"]
 total, bound = sum(b.size for b in buffers), lower_bound(buffers)
@@ -163,7 +163,7 @@ offsets = first_fit(buffers, ORDERS["size"], alignment=64)
 arena(buffers, offsets, "A U-Net, first fit by size")
 
 # %% [markdown]
-# Time runs to the right, and offsets upwards. Grey is unused memory. The arena is as small as possible: it touches the
+# Time runs to the right, offsets upwards. Grey is unused memory. The arena is as small as possible: it touches the
 # dashed line, the bound.
 #
 # On the following eight buffers it is two bytes larger. Step through first fit:
@@ -179,8 +179,8 @@ first_fit_steps(eight)
 #
 # An older idea is **colouring**, as in register allocation: buffers that are live at once get different slots, and a
 # slot is as large as its largest buffer. For intervals the least number of slots is easy to find: in the order in which
-# buffers begin, each takes the first free slot. So there are as many as buffers live at once. But few slots are not few
-# bytes:
+# buffers begin, each takes the first free slot. That makes as many slots as there are live buffers at the peak. But few
+# slots are not few bytes:
 
 
 # %%
@@ -203,9 +203,9 @@ print(f"offsets: {size(height(buffers, offsets))}")
 #
 # ## Hard instances
 #
-# Models like this one are easy. These eleven instances are not: an accelerator's memory, from MiniMalloc (ASPLOS 2024),
-# a planner that places each in 1 MiB. The height of first fit over the lower bound, in several orders (area: size times
-# duration). **Best fit** takes the smallest gap that is large enough:
+# Models like this one are easy. These eleven instances are not. They come with MiniMalloc (ASPLOS 2024), a planner for
+# accelerators that places each in 1 MiB. The table has the height of first fit over the lower bound, in several orders
+# (area: size times duration). **Best fit** takes the smallest gap that is large enough:
 
 
 # %%
@@ -238,8 +238,8 @@ assert len(others) < len(hard) / 2
 # %% [markdown]
 # No order is best everywhere, so a planner tries several.
 #
-# Another greedy rule does not choose the offset of the next buffer, but the next *buffer*: the one with the lowest
-# possible offset. It fills the arena from below. The order only breaks ties.
+# Another greedy rule chooses not the offset of the next buffer, but the next *buffer*: the one with the lowest possible
+# offset. It fills the arena from below. The order only breaks ties:
 
 # %%
 print("   " + "".join(f"{name:>10}" for name in ORDERS))
@@ -382,7 +382,7 @@ assert not bit_equal(wrong, unet(*inputs))
 arena(buffers, shifted.offsets, "An overlap")
 
 # %% [markdown]
-# Nothing crashes. A bad plan gives other numbers, silently, perhaps for some inputs. So plans are checked.
+# Nothing crashes. A bad plan silently gives other numbers, perhaps for some inputs only. So plans are checked.
 #
 # ## Training · stretch
 #
@@ -450,9 +450,9 @@ assert (
 # %% [markdown]
 # ## The order changes the peak
 #
-# So far the order was fixed. But a graph only has dependences, and two orders of the same tasks can need very different
-# amounts of memory. A `Task` has all that matters here: its reads, the size of its result, and the memory that it needs
-# while it runs. Here is (a + b) · (c · d + e), with results of one unit:
+# So far the order was fixed. But a graph only states dependences, and two orders of the same tasks can need very
+# different amounts of memory. A `Task` has all that matters here: its reads, the size of its result, and the memory
+# that it needs while it runs. Here is (a + b) · (c · d + e), with results of one unit:
 
 # %%
 from passlab.drawing.cachelines import sweep, warp
@@ -476,8 +476,8 @@ print(
 assert peak(expression, postorder(expression)) < peak(expression, listing)
 
 # %% [markdown]
-# Sethi and Ullman found in 1970 how to evaluate an expression with the fewest registers: the result of a subtree occupies
-# memory while the next subtree runs. So the subtree that needs most runs first.
+# Sethi and Ullman found in 1970 how to evaluate an expression with the fewest registers: the result of a subtree
+# occupies memory while the next subtree runs. So the subtree that needs most registers runs first.
 #
 # With results of any size, the rule becomes: largest (peak − result) first. It is optimal if each subtree runs as a
 # whole. But that is not always wise:
@@ -572,8 +572,8 @@ over_time(curves, {"budget": budget}, title="The same training step under a budg
 
 # %% [markdown]
 # `optimum` is Checkmate's integer program (2020): for each stage and each result, is it kept, is it computed again? A
-# solver answers exactly for two dozen tasks or so. For more, use a greedy rule: drop the result that frees the
-# most bytes for the longest time per unit of work (as DTR does while the program runs, 2021). The cost of each budget:
+# solver answers exactly for two dozen tasks or so. For more, use a greedy rule: drop the result that frees the most
+# bytes for the longest time per unit of work (as DTR does while the program runs, 2021). The cost of each budget:
 
 # %%
 points = {"the optimum": [], "greedy": []}
@@ -662,8 +662,8 @@ assert max(factors) < 1.1
 # %% [markdown]
 # ## Memory transactions
 #
-# Memory does not deliver single numbers. On a GPU, the 32 lanes of a **warp** load at once, and memory delivers whole
-# sectors of 32 bytes, four of which make a line. Neighbouring lanes should load neighbouring numbers:
+# Memory does not deliver single numbers. On an NVIDIA GPU, the 32 lanes of a **warp** load at once, and memory delivers
+# whole sectors of 32 bytes, four of which make a line. Neighbouring lanes should load neighbouring numbers:
 
 # %%
 warp([4 * lane for lane in range(32)], title="x[lane]")
@@ -697,9 +697,10 @@ for name, addresses in patterns.items():
 # %% [markdown]
 # ### Banks · stretch
 #
-# A GPU's *shared* memory has another rule. It has 32 **banks**, and word number n (of 4 bytes) is in bank n mod 32. In
-# one step each bank delivers one word, to all lanes that ask for it. Lanes that ask a bank for different words wait for
-# one another: a bank conflict. So a column of a 32 × 32 tile takes 32 steps, and the remedy is one unused word per row:
+# A GPU's *shared* memory has another rule. It has 32 **banks**, and word number n (of 4 bytes) is in bank n mod
+# 32. In one step each bank delivers one word, to all lanes that ask for it. Lanes that ask a bank for different words
+# wait for one another: a bank conflict. So a column of a 32 × 32 tile takes 32 steps, and the remedy is one unused word
+# per row:
 
 
 # %%
@@ -780,7 +781,7 @@ for order, count in predicted.items():
 bet.compare(sorted(predicted, key=predicted.__getitem__))
 
 # %% [markdown]
-# And the time? Larger matrices, the caches of this machine, and processor time:
+# Now the processor time, for larger matrices, on this machine:
 
 # %%
 large = Nest(

@@ -14,9 +14,8 @@
 # %% [markdown]
 # # Day 5 · Memory: exercises
 #
-# Eight questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 195 minutes, is stretch: harder, and
-# for extra credit.
-# Read the lesson first: [day05_memory.ipynb](../../course/day05_memory.ipynb).
+# Eight questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 195 minutes, is stretch: harder,
+# and for extra credit. Read the lesson first: [day05_memory.ipynb](../../course/day05_memory.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day05.cache")` opens a hint, three
@@ -279,12 +278,11 @@ def reuse(values: list[dict]) -> dict[str, int]:
     """Give a slot to each value that needs one.
 
     In:  values, in any order, with distinct names. Each is made in step "lower", and
-         live in the steps "lower" to
-         "upper" - 1, as far as its own name is used. "size": bytes, at least 1.
-             "dtype": its name. "kind": "input",
-         "value" or "output". "view_of": the name of a value, which may be a view
-         itself, or None. "elementwise": the names of the operands if an element-wise
-         operation makes the value, else [].
+         live in the steps "lower" to "upper" - 1, as far as its own name is used.
+         "size": bytes, at least 1. "dtype": its name. "kind": "input", "value" or
+         "output". "view_of": the name of a value, which may be a view itself, or None.
+         "elementwise": the names of the operands if an element-wise operation makes
+         the value, else [].
     Out: name → number of its slot, an int from 0 on. Inputs and views are not in it.
     Not to be called: passlab.memory.allocate.slots, passlab.memory.allocate.colouring.
 
@@ -626,15 +624,15 @@ check("day05.layout", layout)
 # %% [markdown]
 # ## 8 · Rematerialisation · stretch
 #
-# The tasks of question 6 again, and now with `cost`, the work of a run, in an order in which they can run. In a schedule
-# a task may run several times: a reader takes the latest result, and between the last reader of one result and the next
-# run of its task, the result is not live. An output, too, may be dropped and computed again: only its latest result is
-# live to the end. Keep a budget of bytes with as little work as possible:
+# The tasks of question 6 again, and now with `cost`, the work of a run, in an order in which they can run. In a
+# schedule a task may run several times: a reader takes the latest result, and between the last reader of one result and
+# the next run of its task, the result is not live. An output, too, may be dropped and computed again: only its latest
+# result is live to the end. Stay within a budget of bytes, with as little work as possible:
 #
 # | the budget | the schedule |
 # |---|---|
 # | suffices for the order as given | runs no task twice |
-# | is smaller | keeps it in every step; the work of all runs is at most 10 % above the least |
+# | is smaller | stays within it in every step; the work of all runs is at most 10 % above the least |
 #
 # The least is that of all schedules whose first runs are in the order as given. Yours may have another order. There are
 # up to 10 tasks, and a schedule within the budget exists.
@@ -660,7 +658,7 @@ over_time(
 
 # %%
 def remat(tasks: list[Task], budget: int) -> list[str]:
-    """Find a schedule that keeps the budget, with little work.
+    """Find a schedule that stays within the budget, with little work.
 
     In:  tasks, in an order in which they can run, each with name, reads, size, scratch
          and cost; budget, in bytes.
