@@ -226,7 +226,8 @@ AVAILABLE = Analysis(
 flow(count, solve(count, AVAILABLE), title="What is available on each edge")
 
 # %% [markdown]
-# Only `lt i n` is: the other two assign a variable that they read. But at `loop` it may be out of date.
+# Only `lt i n` ever is: the two additions assign a variable that they read. And at the start of `loop` it is not
+# available either, since `next` has just assigned `i`.
 #
 # A **monotone** `transfer` never returns a lower output for a higher input. The solver checks that, because a mistake
 # there shows as an endless loop or as wrong code:
@@ -246,8 +247,8 @@ except NotMonotone as error:
 # %% [markdown]
 # ## The order of the visits
 #
-# Any order of visits leads to the same facts, some after many more visits. In **reverse post-order** a block precedes its
-# successors, except along back edges. So the facts that it reads are as final as possible.
+# Any order of visits leads to the same facts, some after many more visits. In **reverse post-order** a block precedes
+# its successors, except along back edges. So the facts that a block reads are as final as they can be.
 
 # %%
 print("forward ", reverse_postorder(count))
@@ -282,7 +283,7 @@ bet.compare(
 chart(f"available expressions: visits to {len(stored)} blocks", visits, "visits")
 
 # %% [markdown]
-# The order counts more than the list.
+# The order matters more than the worklist.
 #
 # ### Nested loops · stretch
 #
@@ -306,7 +307,7 @@ def nested(depth):
 for depth in range(1, 6):
     loops = nested(depth)
     rounds = round_robin(loops, AVAILABLE).visits // len(loops.blocks)
-    print(f"{depth} nested loops: {rounds} rounds")
+    print(f"nesting depth {depth}: {rounds} rounds")
     assert rounds == depth + 2
 
 # %% [markdown]
@@ -315,7 +316,7 @@ for depth in range(1, 6):
 # %%
 tangled = random_program(6, 7, jumps=True)
 assert reducible(large) and not reducible(tangled)
-flow(tangled, title="Not reducible: one can jump into the middle of a loop")
+flow(tangled, title="Not reducible: a jump into the middle of a loop")
 
 # %% [markdown]
 # ## Branches know something
@@ -363,8 +364,9 @@ facts = [None, *({"debug": k} for k in (-1, 0, 1, 2)), {}]
 hasse(facts, CONSTANTS.merge, title="What is known of one variable")
 
 # %% [markdown]
-# An edge is **executable** if its block is reached and its branch may take it. The edge function: if the condition of a
-# branch is known, the other edge is not, and the fact on it stays unreached (Wegman and Zadeck, 1991).
+# An edge is **executable** if its block is reached and its branch may take it. So the edge function says: if the
+# condition of a branch is known, only one edge is executable, and the fact on the other one stays unreached (Wegman and
+# Zadeck, 1991).
 
 # %%
 constants = solve(count, CONSTANTS)
@@ -578,14 +580,15 @@ for block, lines in redundant(equal).items():
 assert redundant(equal)["join"] == {0: ["a"], 2: ["r"]}
 
 # %% [markdown]
-# No operation occurs twice as text, and p and q are not constants. They are equal because they are so on both sides.
+# No operation occurs twice as text, and p and q are not constants. But they are equal to each other on both paths, so
+# they are equal at the join.
 
 # %% [markdown]
 # ## Ranges
 #
 # What are the bounds of every value of a network? Each operation has a transfer function for intervals: `relu` clips it
-# at 0, `tanh` maps both ends, a product evaluates its four corners. The graph is a straight line, so the analysis is one
-# pass.
+# at 0, `tanh` maps both ends, a product evaluates its four corners. The graph is a straight line, so one pass is
+# enough.
 
 # %%
 from torch import fx
@@ -602,9 +605,9 @@ for name, range_ in bounds.items():
     print(f"{name:10} {range_}")
 
 # %% [markdown]
-# A layer is the interesting row. Its weights are known: for the low end of the result, a positive weight uses the low end
-# of its operand, and a negative one the high end. For one layer no narrower range is true: the input with the signs of
-# the right row reaches the end.
+# A layer is the interesting row. Its weights are known: for the low end of the result, a positive weight uses the low
+# end of its operand, and a negative one the high end. For one layer no narrower range is correct: an input with the
+# signs of the right row reaches its end, up to rounding.
 
 # %%
 layer = gm.get_submodule("0")
@@ -674,8 +677,9 @@ print(
 # %% [markdown]
 # ## Symbolic shapes
 #
-# The sizes of the inputs become names, and every operation computes with formulas. If two sizes must fit, a rule cannot
-# refuse a name; it adds a constraint, with the node that requires it. The rule of `torch.cat`:
+# The sizes of the inputs become names, and every operation computes with formulas. Where two sizes must be equal, a
+# rule cannot refuse a name that might not be; it adds a constraint, with the node that requires it. The rule of
+# `torch.cat`:
 
 
 # %%

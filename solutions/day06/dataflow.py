@@ -67,8 +67,8 @@ progress("day06")
 # return, no block gets it), and there is no edge function. All facts are `initial` before the first visit to their
 # block; a *visit* computes both facts of one block again.
 #
-# The number of visits depends on their order. Yours may be a quarter more than that of a worklist in reverse post-order.
-# To prove it, return the visits: the judge replays them.
+# The number of visits depends on their order. You may make a quarter more visits than a worklist in reverse post-order
+# does. Return your visits, in order: the judge replays them.
 
 
 # %%
@@ -602,8 +602,8 @@ check("day06.precision", precision)
 # ## 7 · Symbolic shapes · stretch
 #
 # The sizes of the inputs are names. What is the shape of every value, as formulas in these names, and for which sizes
-# does the graph run? A name is a size of 2 or more. In the graphs to judge, a formula that is broadcast is never 1, as
-# `n // 2` would be for n = 2.
+# does the graph run? A name is a size of 2 or more. In the graphs of this exercise a formula that is broadcast is never
+# 1, as `n // 2` would be for n = 2.
 #
 # | operation | shape | constraint |
 # |---|---|---|
@@ -635,7 +635,7 @@ def shapes(gm: fx.GraphModule, inputs: dict[str, list]) -> dict:
 
     Example:  torch.cat([x, y], 0) with x ["n", 4] and y ["m", "k"] gives
               {"shapes": {"x": ["n", 4], "y": ["m", "k"], "cat": ["n + m", 4]},
-                  "constraints": ["4 == k"]}.
+               "constraints": ["4 == k"]}.
     """
     ### BEGIN SOLUTION
     result, laws = {}, []
@@ -752,9 +752,8 @@ def predict(
     """The seconds of operators that were not measured.
 
     In:  the machine's "bandwidth" (bytes/s), "flops" (operations/s) and "launch" (s);
-         measured operators, each with
-         "kind", "flops", "nbytes", "outputs", "inner" and "seconds"; operators without
-             "seconds".
+         measured operators, each with "kind", "flops", "nbytes", "outputs", "inner" and
+         "seconds"; operators without "seconds".
     Out: a number of seconds, greater than 0, for each of `unseen`, in their order.
     Not to be called: passlab.dataflow.predict.fit.
 
