@@ -107,7 +107,8 @@ assert not run_module(vague, [example], level=3).ok
 # ### One value, two ways to say so
 #
 # `e * e` reads one value twice. In the graph form, both operands are the *same Python object*. In the form with `Let`,
-# every value has a name, and the program is a list again. That is **A-normal form**, and it is what Relax always is.
+# every value has a name, and the program is a list of bindings again. That is **A-normal form**, and it is what Relax
+# always is.
 
 # %%
 y = relay.var("y", shape=(4,))
@@ -152,8 +153,8 @@ Table(
 
 # %% [markdown]
 # Twenty convolutions on both sides. The exporter folded the batch norms into them before TVM saw the model, and left a
-# bias in each one's place. They compute the same function, which is torch's. (`SimplifyExpr` infers types anew for each
-# of its patterns, and finds only 20 square roots to rewrite here; without it, the builds take half as long.)
+# bias in each one's place. They compute the same function, which is torch's. (`SimplifyExpr` infers all types anew for
+# each of its patterns. It is off here because it takes long and has hardly anything to simplify in this model.)
 
 # %%
 want = resnet(image)
@@ -300,9 +301,9 @@ assert equivalent(block, scaled)
 diff(folded, scaled, title="BackwardFoldScaleAxis, then FoldConstant")
 
 # %% [markdown]
-# Now do the same for the whole ResNet-18, and once more with its parameters left as inputs. TVM's importers leave them as
-# inputs, so that there are no constants, unless you **bind** them. 240 constants are folded here: `build_once`, around
-# all of the passes, compiles each kernel once.
+# Now do the same for the whole ResNet-18, and once more with its parameters left as inputs. TVM's importers leave them
+# as inputs, so that there are no constants, unless you **bind** them. Many of the constants that are folded here have
+# the same shape: `build_once`, around all of the passes, compiles each kernel only once.
 
 # %%
 steps = ("SimplifyInference", "FoldConstant", "BackwardFoldScaleAxis", "FoldConstant")
@@ -535,8 +536,8 @@ assert len(blocked.kernels) == len(plain.kernels) + 2
 
 # %% [markdown]
 # One more thing about folding: `FoldConstant` computes what has constant operands, and `shape_of` although its operand
-# is an input, since the type has the shape. With such a constant, `DynamicToStatic` makes a reshape to a computed shape
-# an ordinary one:
+# is an input, since the type has the shape. With such a constant, `DynamicToStatic` turns a reshape to a computed shape
+# into an ordinary one:
 
 # %%
 like = relay.shape_of(relay.var("like", shape=(2, 3)))
@@ -576,8 +577,8 @@ print(look.bytes, "bytes of constants,", look.calls, "calls")
 assert look.calls == counts(scaled).total()
 
 # %% [markdown]
-# Both base classes keep a **memo**: each node is visited once, however many read it. On a graph that is not a nicety.
-# Here is a program of 14 additions, and two walks over it.
+# Both base classes keep a **memo**: each node is visited once, however many read it. On a graph that is essential. Here
+# is a program of 14 additions, and two walks over it.
 
 # %%
 tower = relay.var("x", shape=(4,))
@@ -605,7 +606,7 @@ bet.compare(calls)
 
 # %% [markdown]
 # A **mutator** rebuilds. This one knows one law, with its precondition: `x / c = x * (1/c)` if `c` is a constant
-# without zeros. (In floating point both sides differ by a unit in the last place, unless c is a power of two.)
+# without zeros. (In floating point the two sides may differ in the last place, unless c is a power of two.)
 # `super().visit_call` has rewritten the operands already, so the law is applied from the leaves up.
 
 

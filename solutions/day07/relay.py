@@ -814,7 +814,7 @@ def dce(func, mod, ctx):
     In:  a function, the module it is in, and the PassContext.
     Out: every variable that let binds is read, and no tuple is built only to read some
          of its fields, whether let binds it, even under a second name (let u = t;
-         let v = t.1), or not: t.0 reads nothing but the first field of t.
+         u.1), or not: t.0 reads nothing but the first field of t.
     Stays: values that are read; the parameters of the function, read or not (they are
          its signature), and its attributes; an unused value that contains a call of an
          operator with effects (`op.get_attr("TOpIsStateful")`, as nn.dropout), or a
