@@ -15,10 +15,10 @@
 # # Day 8 · TVM today: Relax, TensorIR, tuning
 #
 # Relay, the IR of day 7, is gone: TVM removed it in 2025. It had two limits. Shapes that are unknown until a model runs
-# were an afterthought (`Any`, which says nothing). And lowering was one large step, with graphs of operators before it
-# and loops after it: no pass could see both.
+# were an afterthought: two sizes `Any` may be equal or not. And lowering was one large step, with graphs of operators
+# before it and loops after it: no pass could see both.
 #
-# **Relax** is its successor. It is in administrative normal form: every value has a variable. Shapes are part of the
+# **Relax** is its successor. It is always in A-normal form (day 7): every value has a variable. Shapes are part of the
 # types, and may be symbolic. And a graph may call loops: a module has operators and TensorIR functions side by side, so
 # lowering is a sequence of small passes, and you can stop after any of them. Today you look at each step. In the
 # exercises, [work/day08/relax.ipynb](../work/day08/relax.ipynb), you write passes, a fusion policy, a schedule and a
@@ -44,7 +44,7 @@ from passlab.tvm.measure import allocations, runner
 from passlab.tvm.modules import counts, groups
 
 op, passes = relax.op, relax.transform
-# torch.export warns of itself.
+# torch.export warns about its own code.
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 
 # %% [markdown]
@@ -228,8 +228,8 @@ assert counts(applied(Silent, head)) == counts(head)
 assert counts(applied(Clip, head))["relax.clip"] == 1
 
 # %% [markdown]
-# The first does nothing, and says nothing: the method that is called has an underscore at its end. Two more things to
-# know. An operand is a variable, never a call: `self.lookup_binding(variable)` returns the call it is bound to. And
+# The first does nothing, and no error says so: the method that TVM calls has an underscore at its end. Two more things
+# to know. An operand is a variable, never a call: `self.lookup_binding(variable)` returns the call it is bound to. And
 # `call.op` need not be an operator: a module may call its own functions, by a `GlobalVar`, which has no `.name`.
 
 # %%
@@ -282,8 +282,8 @@ print(composite.attrs["Composite"], "returns", composite.ret_ty)
 assert isinstance(composite.ret_ty, relax.TupleType)
 
 # %% [markdown]
-# The two are fused all the same, and the function returns a tuple. A fourth element of the pattern, a **check**, can
-# forbid that. It gets the readers of every variable:
+# Convolution and relu are fused all the same, and the function returns both values, in a tuple. A fourth element of the
+# pattern, a **check**, can forbid that. It gets the readers of every variable:
 
 
 # %%
@@ -740,9 +740,9 @@ for name, value in {
 # %% [markdown]
 # ## Your own step in TVM's pipeline · stretch
 #
-# `passlab.relax.pipelines` is small, and yours to keep: `pipeline(before=…, fuse=…, schedule=…)` is TVM's default
-# pipeline with passes, a fusion and a schedule of your choice plugged in. `cpu_schedule` is a rule of this kind: it
-# does to every reduction roughly what you have just done by hand.
+# `passlab.relax.pipelines` is small, for use beyond this course, too: `pipeline(before=…, fuse=…, schedule=…)` is TVM's
+# default pipeline with passes, a fusion and a schedule of your choice plugged in. `cpu_schedule` is a rule of this
+# kind: it does to every reduction roughly what you have just done by hand.
 
 
 # %%
@@ -762,8 +762,8 @@ assert costs["with cpu_schedule"].min < costs["TVM's default"].min
 costs
 
 # %% [markdown]
-# The winner depends on the size of the images and on the machine. The compiler has one rule for all of them, and compiles
-# the same module for other machines.
+# The winner depends on the size of the images and on the machine. The compiler applies one rule to all kernels, and can
+# compile the same module for other machines.
 #
 # ### The layout decides what a vector loads
 #
