@@ -16,7 +16,7 @@
 #
 # Relax has two levels that can call each other. MLIR has no level of its own. It is a syntax, a verifier and drivers
 # for passes, and everything else is a **dialect**: a vocabulary of operations, types and rules. One module may mix
-# them, and a compiler is a path through them, a few words lower at each step.
+# them, and a compiler is a path through them, a little lower at each step.
 #
 # Today one program takes the whole path, from torch to machine code, and you stop on each rung to draw it. From linalg
 # on you also run it: IREE compiles what works on tensors; for buffers, loops and jumps, which IREE does not run, the
@@ -182,8 +182,8 @@ except VerifyException as error:
     print(error)
 
 # %% [markdown]
-# A word that cannot run is of little use. **Lowering** replaces it by words of lower dialects. `Builder` puts new
-# operations at a place; a region is made of a block, which declares its arguments:
+# An operation that cannot run is of little use. **Lowering** replaces it by operations of lower dialects. `Builder`
+# puts new operations at a place; a region is made of a block, which declares its arguments:
 
 # %%
 from xdsl.builder import Builder
@@ -286,10 +286,10 @@ print(nests.expression(first, "v0", "v1"), "  is", first.name)
 
 # %% [markdown]
 # Two things to notice. The output is an operand too: it is where the sum starts, so a reduction needs a `linalg.fill`
-# before it. And it is only read if the body uses its argument; if not, it can come from `tensor.empty`, which has a shape
-# and no content: it only says how large the result is. (Without dimensions an operand is `in0[()]` in our
-# little language.) `linalg.matmul`, `linalg.transpose` and the other named
-# operations are abbreviations; a pass writes them out:
+# before it. And it is only read if the body uses its argument; if not, it can come from `tensor.empty`, which has a
+# shape and no content: it only says how large the result is. (In our little language an operand without dimensions is
+# `in0[()]`.) `linalg.matmul`, `linalg.transpose` and the other named operations are abbreviations; a pass writes them
+# out:
 
 # %%
 named = mlir.parse("""
@@ -382,11 +382,11 @@ rung["fused"] = mlir.pipeline(
 diff(rung["linalg"], rung["fused"])
 
 # %% [markdown]
-# **Rung 5, bufferized.** A tensor is a value; memory does not exist yet. A `memref` is a piece of memory: an address,
-# with sizes and strides, which is loaded from and stored into. One-shot bufferization decides in which one each tensor
-# is. Here it finds that everything fits into one buffer, since no tensor is needed after it is overwritten.
-# (Without `bufferize-function-boundaries` the function would keep its tensors, with `bufferization.to_buffer` and
-# `to_tensor` at its border.)
+# **Rung 5, bufferized.** A tensor is a value; memory does not exist yet. A `memref` is a piece of memory: an address
+# with sizes and strides, from which operations load and into which they store. One-shot bufferization decides which
+# memref holds each tensor. Here it finds that everything fits into one buffer, since no tensor is needed after it is
+# overwritten. (Without `bufferize-function-boundaries` the function would keep its tensors, with
+# `bufferization.to_buffer` and `to_tensor` at its border.)
 
 # %%
 BUFFERIZE = (
@@ -489,8 +489,8 @@ assert any("x float>" in line for line in body), "vectors"
 # ## Patterns
 #
 # Many passes of MLIR, `canonicalize` among them, are sets of **patterns** and a driver; others, like `cse` and one-shot
-# bufferization, look at the whole function. A pattern looks at one operation, and rewrites it or
-# leaves it alone. The driver applies patterns until no pattern matches.
+# bufferization, look at the whole function. A pattern looks at one operation, and rewrites it or leaves it alone. The
+# driver applies patterns until no pattern matches.
 
 # %%
 from xdsl.pattern_rewriter import RewritePattern
@@ -785,7 +785,7 @@ short(buffers)
 # ### Deallocation · stretch
 #
 # Without a plan buffers must be freed. That is a pass of its own, which finds for each buffer its owner and its last
-# read. In a loop that is inside of it:
+# read. A buffer that a loop allocates in each iteration is freed there:
 
 # %%
 LEAK = mlir.parse("""
@@ -950,7 +950,7 @@ bet.compare(max(spans, key=spans.__getitem__))
 #
 # **Day 10**, the polyhedral model, works where maps are affine: on linalg and on affine loops. An indexing map is an
 # access relation, and iterator types are a statement about dependences: a dimension is parallel if two iterations that
-# write the same element always agree in it. isl says it of every generic of the day:
+# write the same element always agree in it. isl confirms it for every generic of the day:
 
 # %%
 import islpy as isl
