@@ -275,7 +275,7 @@ def conclude(
         )
     if in_place:
         result.notes.append(
-            "Your code edits the graph it is given. That is allowed: the judge compares with its own copy."
+            "Your code returns the graph it was given. That is allowed: the judge compares with its own copy."
         )
     if printed >= 10_000:
         least = 10 ** (len(str(printed)) - 1)

@@ -162,7 +162,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     did = ""
     if relus:
         form = {"call_function": "function", "call_method": "method", "call_module": "module"}[relus[0].op]
-        did = f"{and_more(n.name for n in relus)} still computes ReLU: the {form} form ({line(after, relus[0].name)})."
+        names, first = and_more(n.name for n in relus), relus[0].name
+        did = f"{names} still compute{'s' * (len(relus) == 1)} ReLU. {first} is the {form} form: {line(after, first)}."
 
     others = [node for node in before.graph.nodes if in_place(node, before) is None]
     surplus = Counter(_described(node, after, before) for node in after.graph.nodes)

@@ -63,7 +63,8 @@ def _folded(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | 
     if rest <= 0:
         return None
     pairs = ", ".join(case.expect.matches)
-    return f"{plural(len(case.expect.matches), 'batch norm')} can be folded here ({pairs}); {rest} are left."
+    left = f"{rest} {'is' if rest == 1 else 'are'} left"
+    return f"{plural(len(case.expect.matches), 'batch norm')} can be folded here ({pairs}); {left}."
 
 
 def _folded_too_much(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:

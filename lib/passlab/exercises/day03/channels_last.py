@@ -20,7 +20,9 @@ def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: C
     if not late:
         return None
     readers = list(dict.fromkeys(c.reader for c in late))
-    return f"{listed(readers)} should receive channels-last images; {listed([c.operand for c in late])} came as NCHW."
+    node = "Nodes" if len(readers) > 1 else "Node"
+    operands = listed([c.operand for c in late])
+    return f"{node} {listed(readers)} should receive channels-last images, but {operands} came as NCHW."
 
 
 def _others_in_order(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:

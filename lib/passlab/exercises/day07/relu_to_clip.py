@@ -45,7 +45,8 @@ def _misformed(f: relay.Function) -> str | None:
 def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     rest = [e for e in outside(after["main"]) if named(e, RELU)]
     if rest:
-        return f"{calls(len(rest), RELU)} left outside the instructions, but the chip has no relu."
+        left = f"{calls(len(rest), RELU)} {'is' if len(rest) == 1 else 'are'} left"
+        return f"Outside the instructions, {left}, but the chip has no relu."
     wrong = next((reason for f in _instructions(after) if (reason := _misformed(f))), None)
     if wrong:
         return wrong

@@ -105,12 +105,16 @@ def _fused_by_mlir(module: ModuleOp) -> list[str]:
     return _generics(pipeline(module, FUSE, trusted=True))
 
 
+def _left(generics: list[str]) -> str:
+    return f"{plural(len(generics), 'linalg.generic')} {'is' if len(generics) == 1 else 'are'} left"
+
+
 def _as_few(before: ModuleOp, after: ModuleOp) -> str | None:
     generics, fewest = _generics(after), _fused_by_mlir(before)
     if len(generics) <= len(fewest):
         return None
     excess = [name for name in generics if name not in fewest] or generics
-    return f"{plural(len(generics), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: fuse {listed(excess)}."
+    return f"{_left(generics)}, but MLIR's pass leaves {len(fewest)}: fuse {listed(excess)}."
 
 
 def _not_fewer(before: ModuleOp, after: ModuleOp) -> str | None:
@@ -119,7 +123,7 @@ def _not_fewer(before: ModuleOp, after: ModuleOp) -> str | None:
         return None
     fused = [name for name in fewest if name not in generics] or fewest
     reason = f"{fused[0]} may not be fused" if len(fused) == 1 else f"not all of {listed(fused)} may be fused"
-    return f"{plural(len(generics), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: {reason}."
+    return f"{_left(generics)}, but MLIR's pass leaves {len(fewest)}: {reason}."
 
 
 def _computed_once(before: ModuleOp, after: ModuleOp) -> str | None:
