@@ -430,7 +430,8 @@ def _metaschedule(
             return np.asarray(cost([candidate.sch.mod for candidate in candidates]), "float64")
 
     model = Cost() if cost else "xgb" if importlib.util.find_spec("xgboost") else "random"
-    logging.getLogger("tvm").setLevel(logging.WARNING)
+    # The level of this very logger becomes that of TVM's console handler; its parent's does not matter.
+    logging.getLogger("tvm.s_tir.meta_schedule").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="passlab-") as folder:
         search.tune_tir(
             function,
