@@ -83,8 +83,8 @@ EFFECTS
 # ## 1 · Constant folding · core and stretch
 #
 # Every call transposes weights and computes roots of scales, although they are the same at every call. Python
-# arithmetic is gone before the graph exists; expressions over parameters, buffers and their shapes are left to be
-# folded.
+# arithmetic is gone before the graph exists. Left to be folded are expressions over parameters, over buffers that meet
+# a parameter, and over their shapes.
 
 
 # %%
