@@ -781,7 +781,7 @@ for least, end in pairwise([0, 2**15, 2**18, 2**20, 2**22, 2**24, 2**40]):
     fastest = max(r.nbytes / r.seconds for r in moving if least <= r.nbytes < end)
     label = f"up to {end // 1024} KiB" if end < 2**40 else "more"
     pace[label] = fastest / 1e9
-chart("the fastest operator that moves so much", pace, "GB/s")
+chart("Fastest operator, by the bytes that it moves", pace, "GB/s")
 
 # %% [markdown]
 # Its bandwidth is that of a copy of 64 MiB. But each operator was timed many times in a row, and up to some MiB its
