@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from passlab.drawing.axes import COLOURS, LIGHT, Plot
 from passlab.drawing.picture import INK, PALE, cut
@@ -177,7 +177,10 @@ def _sweep_figure(order: Sequence, first: dict, shape: tuple[int, int], per_line
     fig = Figure(figsize=(cell * columns + 0.1, cell * rows + 0.1))
     axes = fig.add_axes((0, 0, 1, 1), xlim=(-0.15, columns + 0.15), ylim=(rows + 0.15, -0.15), aspect="equal")
     axes.set_axis_off()
-    look = {False: {"facecolor": MISS, "alpha": 0.95}, True: {"facecolor": HIT, "alpha": 0.55}}
+    look: dict[bool, dict[str, Any]] = {
+        False: {"facecolor": MISS, "alpha": 0.95},
+        True: {"facecolor": HIT, "alpha": 0.55},
+    }
     for (i, j), was in first.items():
         axes.add_patch(Rectangle((j, i), 1, 1, linewidth=0, **look[was]))
     for start in range(0, rows * columns, per_line):  # a line may continue in the next row
