@@ -18,7 +18,7 @@
 # polyhedral model has one rule for all of them. It describes a loop nest by three things:
 #
 # - the **iteration domain**: a set of integer points, one for each turn of the loops,
-# - the **dependences**: a relation between points, which says what must stay behind what,
+# - the **dependences**: a relation between points, which says what must stay after what,
 # - the **schedule**: a map from points to times, which says in which order they run.
 #
 # Interchange, reversal, tiling, skewing, fusion: each is only another map. Whether it is allowed is a question about
@@ -51,7 +51,7 @@ from passlab.polyhedral import (
 # ## A loop nest is a set
 #
 # Today's main character is a stencil: heat on a line. In each step every cell becomes the mean of itself and its two
-# neighbours, and `A` keeps all steps.
+# neighbours. `A` keeps all steps.
 
 # %%
 jacobi = parse("""
@@ -89,8 +89,8 @@ assert (
 # %% [markdown]
 # ## Accesses are maps
 #
-# From an instance to the elements that it touches. Maps can be applied, reversed, chained and intersected, and nearly
-# everything today is one of these four.
+# An access is a map from an instance to the elements that it touches. Maps can be applied, reversed, chained and
+# intersected, and nearly everything today is one of these four.
 
 # %%
 print("writes", S.writes)
@@ -146,7 +146,7 @@ for kind in ("flow", "anti", "output"):
 
 # %% [markdown]
 # The definition, written down in isl: elements that one writes and the other reads, and the first comes first. Counting
-# by hand, two loops over all pairs, finds the same.
+# by hand, with two loops over all pairs, gives the same.
 
 # %%
 timed_order = seidel.schedule.intersect_domain(seidel.domain)
@@ -228,8 +228,8 @@ for text in (
 # %% [markdown]
 # ## Legality is one question
 #
-# A schedule is legal if every source still comes before its target. So: take all dependences, take away the pairs that
-# the schedule runs in the right order, and look at what is left. Interchange for `jacobi`:
+# A schedule is legal if every source still comes before its target. So take all dependences, remove the pairs that the
+# schedule runs in the right order, and look at what is left. Interchange for `jacobi`:
 
 # %%
 bet = guess("May the two loops of `jacobi` be interchanged?", ..., among=("yes", "no"))
@@ -243,7 +243,7 @@ assert not left.is_empty() and violated(deps, swapped) == ("S[0, 2]", "S[1, 1]")
 bet.compare("yes" if left.is_empty() else "no")
 
 # %% [markdown]
-# `S[0, 2]` makes a value that `S[1, 1]` needs, and by columns it runs later. The answer is a proof, too: where nothing
+# `S[0, 2]` makes a value that `S[1, 1]` needs, and by columns it runs later. The answer is also a proof: where nothing
 # is left, the order is legal for every `T` and `N`, not only for those that were tried.
 
 # %%
@@ -277,7 +277,7 @@ print(f"interchanged: off by {error(swapped):.2f}")
 assert error(swapped) > 0.01 and error(jacobi.schedule) == 0
 
 # %% [markdown]
-# Now reversal. Inside of one step the cells do not depend on each other, so they may run backwards. Steps may not:
+# Now reversal. Within one step the cells do not depend on each other, so they may run backwards. Steps may not:
 
 # %%
 for name, schedule in {
@@ -394,8 +394,8 @@ slider(jacobi, fronts, {"T": 4, "N": 9}, dependences=deps, tiles=2)
 # %% [markdown]
 # ## Finding a schedule
 #
-# The conditions on a schedule are linear in its coefficients, so an integer solver can look for one: Feautrier's idea
-# of 1992, and in 2008 that of Pluto, which looks for dimensions in which *all* distances go forward, since these can be
+# The conditions on a schedule are linear in its coefficients, so an integer solver can look for one: this was
+# Feautrier's idea in 1992. In 2008 Pluto looked for dimensions in which *all* distances go forward, since these can be
 # tiled. isl has such a scheduler. Asked about our stencil, it finds the skew:
 
 
@@ -429,8 +429,8 @@ assert "coincident: [ 1, 1, 1 ]" in str(proposed(matmul)), (
 )
 
 # %% [markdown]
-# A trap: which dimensions are parallel (`coincident`), isl decides from the pairs that were given to `set_coincidence`.
-# Without any it calls all of them parallel, the sum over `k` as well.
+# A trap: isl decides which dimensions are parallel (`coincident`) from the pairs that were given to `set_coincidence`.
+# Without any, it calls all of them parallel, even the sum over `k`.
 #
 # ## From the map back to loops
 #
@@ -548,8 +548,8 @@ print(matmul.schedule, nests, rows, sep="\n")
 assert legal(matmul, nests) and legal(matmul, rows)
 
 # %% [markdown]
-# Tiled twice: blocks for the caches, and inside of them 4 rows × 32 columns for the registers. With `k` outside of the
-# small block, each loaded piece of `B` is used four times. Loops over 4 and over 32 are marked as unrolled and
+# Here it is tiled twice: blocks for the caches, and inside them 4 rows × 32 columns for the registers. With `k` outside
+# the small block, each loaded piece of `B` is used four times. Loops over 4 and over 32 are marked as unrolled and
 # vectorized, the outermost as parallel. It is the schedule that you wrote on day 8, as a map:
 
 # %%
@@ -581,6 +581,8 @@ bet.compare(round(race["as written"].min / race["tiled"].min))
 race
 
 # %% [markdown]
+# Compare the minima: on a busy machine, the threads of a parallel loop wait for each other.
+#
 # ## A stencil, skewed and in parallel
 #
 # With only two rows of memory, which take turns, and rows longer than the cache. There are more dependences now (a row is
@@ -618,9 +620,9 @@ race
 
 # %% [markdown]
 # Running the cells of a step in parallel is legal and needs no skew, but the rows still go through memory in every
-# step: two cores wait for the same bus. The tiles save the traffic, then the cores have something to do.
+# step, and the cores wait for the same bus. Tiles save the traffic, so that the cores can compute.
 #
-# On a plane it is the same: skew both `i` and `j` by `t`. Tiles of steps and rows are enough, whole rows stay vectors.
+# On a plane it is the same: skew both `i` and `j` by `t`. It is enough to tile steps and rows; whole rows stay vectors.
 
 # %%
 plane, square = PROGRAMS["jacobi2d_two_planes"], {"T": 16, "N": 2500}
@@ -641,7 +643,8 @@ race
 # %% [markdown]
 # ## A convolution · stretch
 #
-# Four loops, of which the two inner ones run over a window. As a map, the row can go inside of them:
+# A convolution has four loops, of which the two inner ones run over a window. In another map, the loop over the row
+# runs inside them:
 
 # %%
 conv = PROGRAMS["conv2d"]
@@ -664,13 +667,13 @@ for window in (5, 15):
 assert gains[15] > 3
 
 # %% [markdown]
-# A small window of a known size LLVM unrolls by itself, and then it sees the row. In the larger one it does not, and
+# LLVM unrolls a small window of a known size by itself, and then sees the row. The larger one it does not unroll, and
 # adds up one element after the other. What a schedule gains depends on what the compiler below it would have done.
 #
 # ## LU: one program, six orders · stretch
 #
-# Textbooks give the factorization in versions named by their loops. They are six schedules of one program: two
-# statements, and isl says that each of them is legal. (With T before S, the first of them is not.)
+# Textbooks give the factorization in versions named by their loops. They are six schedules of one program with two
+# statements, and isl says that each of them is legal. (With T before S, the first is not.)
 
 # %%
 lu = PROGRAMS["lu"]
@@ -732,7 +735,7 @@ assert legal(both, fuse(both.schedule, 0))
 assert violated(dependences(ahead), fuse(ahead.schedule, 0)) == ("S[1]", "T[0]")
 
 # %% [markdown]
-# `T[0]` reads an element that `S[1]` writes: the second loop looks ahead by one. So let it run behind by one. A shift
+# `T[0]` reads an element that `S[1]` writes: the second loop looks ahead by one. So let it run one turn later. A shift
 # is also a map, and it is what isl's scheduler proposes:
 
 # %%
@@ -806,8 +809,8 @@ print(len(by_hand.get_loops(by_hand.get_sblock("T"))), "loops around T, the same
 
 # %% [markdown]
 # Second, TVM does no dependence analysis of this kind. A block says of each variable whether it is data-parallel or a
-# reduction, and each primitive has its rule about that. Neither is true of our stencil's, so even what is legal is
-# refused. The line that is printed is the rule that it breaks. And there is no primitive that skews.
+# reduction, and each primitive has its rule about that. Neither is true of our stencil's variables, so even a legal
+# loop is refused. The printed line is the rule that it breaks. And there is no primitive that skews.
 
 # %%
 heat = tvm.s_tir.Schedule(prim_func(jacobi, jacobi.schedule, {"T": 4, "N": 8}))
@@ -821,7 +824,7 @@ assert 1 in parallel(jacobi, jacobi.schedule), "isl knows better"
 assert not hasattr(heat, "skew")
 
 # %% [markdown]
-# Third, isl does not know that additions may be reordered: for it, `C[i, j] += …` carries a dependence in `k`, and
+# Third, isl does not know that additions may be reordered: to isl, `C[i, j] += …` carries a dependence in `k`, and
 # reversing `k` is illegal. TVM calls `k` a reduction, and reorders it, since the last bit of a sum rarely matters.
 
 # %%

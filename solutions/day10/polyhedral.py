@@ -41,10 +41,10 @@ progress("day10")
 # %% [markdown]
 # ## 1 · Domains and accesses
 #
-# A loop nest is plain data: loops with bounds as in Python's `range`, guards, statements with the cells that they
-# write and read. Its expressions are Python's, and isl reads nearly all of them in the same way. Two things differ: `==`
-# is written `=`, and `//` and `%` bind more tightly than anything else, so that `2 * i % 3` is `2 * (i % 3)`. (The nests
-# of this exercise have no `//`, and `%` after a name only. `s[]` is a single cell, not part of an array.)
+# A loop nest is plain data: loops with bounds as in Python's `range`, guards, and statements with the cells that they
+# write and read. Its expressions are Python's, and isl reads nearly all of them in the same way. Two things differ:
+# `==` is written `=`, and `//` and `%` bind more tightly than anything else, so that `2 * i % 3` is `2 * (i % 3)`. (The
+# nests of this exercise have no `//`, and `%` after a name only. `s[]` is a single cell, not part of an array.)
 
 # %%
 EXAMPLE = {
@@ -174,8 +174,8 @@ check("day10.domains", domains)
 # %% [markdown]
 # ## 2 · Dependences
 #
-# Two instances depend on each other if they touch the same cell and at least one of them writes it. The schedule tells
-# which of them runs first; which of them writes determines the kind. `.reverse()` inverts a relation, `.apply_range`
+# Two instances depend on each other if they touch the same cell and at least one of them writes it. The schedule says
+# which of them runs first; the kind depends on which of them writes. `.reverse()` inverts a relation, `.apply_range`
 # composes two, and the order of execution is a relation, too:
 
 # %%
@@ -268,9 +268,9 @@ except Exception:
 # ## 3 · Is this order legal?
 #
 # A schedule is any relation from instances to times. It is legal if the source of every dependence runs before the
-# target; the same time is not enough. One pair that violates this is reason enough to reject the schedule, and the best
-# error message that a compiler can give. `.sample()` of a relation is one of its elements, with numbers for the
-# parameters:
+# target; the same time is not enough. One pair that violates this is reason enough to reject the schedule; it is also
+# the best error message that a compiler can give. `.sample()` of a relation is one of its elements, with numbers for
+# the parameters:
 
 # %%
 print(isl.UnionMap("[N] -> { S[i] -> S[i + 1] : 0 <= i < N - 1 }").sample())
@@ -480,7 +480,7 @@ tree = polyhedral.ast(
 print(tree.to_C_str())
 
 # %% [markdown]
-# It remains to walk isl's tree and to build TVM's loops, so that they can be compiled.
+# What remains is to walk isl's tree and build TVM's loops, so that they can be compiled.
 
 
 # %%
@@ -609,10 +609,10 @@ except Exception:
 # %% [markdown]
 # ## 6 · A schedule that is fast · stretch
 #
-# Now the clock decides, and your marks. There are two products of matrices; the second, A·Aᵀ of a matrix that is stored
-# transposed, computes only a triangle, and stores it by columns. The judge builds the loops of your schedule with
-# `polyhedral.prim_func(program, schedule, sizes, **marks)`, marks the loops that you name, and compiles them for this
-# machine. Marks are dimensions of the times, counted from 0.
+# Now the clock decides. There are two products of matrices; the second, A·Aᵀ of a matrix that is stored transposed,
+# computes only a triangle, and stores it by columns. The judge builds the loops of your schedule with
+# `polyhedral.prim_func(program, schedule, sizes, **marks)`, marks the loops that you name as parallel, vectorized or
+# unrolled, and compiles them for this machine. Loops are named by dimensions of the times, counted from 0.
 
 # %%
 for source in SOURCES.values():
