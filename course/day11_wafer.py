@@ -14,14 +14,14 @@
 # %% [markdown]
 # # Day 11 · Beyond one chip: wafer-scale mapping
 #
-# Until now a program ran on one processor: operations came one after the other, and memory was somewhere else. Today
-# the machine is a **wafer**: hundreds of thousands of small cores on one piece of silicon, each with 48 KB of its own,
-# and no other memory. All operations of a network are on it at once, each on cores of its own, and examples stream
-# through. The compiler decides *where* instead of *when*.
+# Until now a program ran on one processor: operations ran one after the other, and memory was elsewhere. Today the
+# machine is a **wafer**: hundreds of thousands of small cores on one piece of silicon, each with 48 KB of its own, and
+# no other memory. All operations of a network are on it at once, each on cores of its own, and examples stream through.
+# The compiler decides *where* instead of *when*.
 #
 # In the exercises, [work/day11/wafer.ipynb](../work/day11/wafer.ipynb), you price messages, place tasks and build
-# reduces; as stretch you fit operations into memory, search with a budget, multiply matrices and find out where scaling
-# bends. The lesson takes about 75 minutes, and 15 more for what is marked stretch.
+# reduces; in the stretch questions you fit operations into memory, search with a budget, multiply matrices and find out
+# where scaling bends. The lesson takes about 75 minutes, and 15 more for what is marked stretch.
 
 # %%
 import numpy as np
@@ -54,7 +54,7 @@ from passlab.wafer.pictures import (
 # %% [markdown]
 # ## The machine
 #
-# Two wafers that were built, with the published figures, and those that we had to derive or assume:
+# Here are two wafers that were built, with the published figures and those that we had to derive or assume:
 
 # %%
 for wafer in WAFERS.values():
@@ -74,8 +74,8 @@ assert all(wafer.machine.memory == 48 * 1024 for wafer in WAFERS.values())
 # it passes, the first and the last among them, T_R into the core at the other end, and one to be processed. Routes are
 # XY: first along the row, then along the column.
 #
-# So one word to the other end of P cores takes T_R + P + T_R + 1 cycles, and B words, one behind the other, take
-# B + P + 2·T_R. The simulator agrees, because it is built of the same links and ramps, not of this formula:
+# So one word takes T_R + P + T_R + 1 cycles to the other end of P cores, and B words, one after the other, take B + P +
+# 2·T_R. The simulator agrees, because it is built of the same links and ramps, not of this formula:
 
 # %%
 line = Machine(1, 16)
@@ -94,8 +94,8 @@ for words in (1, 10, 100):
     assert took(line, [one]) == words + 16 + 2 * line.ramp
 
 # %% [markdown]
-# A message may wait for another one to arrive completely (`waits`), or pass its words on as they come (`streams`).
-# With many words it makes all the difference. And routers can copy: a **multicast** costs no more than one message.
+# A message may wait for another one to arrive completely (`waits`), or pass its words on as they come (`streams`). With
+# many words this makes all the difference. And routers can copy: a **multicast** costs no more than one message.
 
 # %%
 bet = guess(
@@ -116,8 +116,9 @@ assert took(line, broadcast_messages(16, 100)) == 100 + 16 + 4
 bet.compare(took(line, broadcast_messages(16, 100)))
 
 # %% [markdown]
-# A message that has to wait keeps the links behind it. Four messages that go round a square, each needing a link that
-# the next one holds, wait for ever. On XY routes no such circle can close: no message turns from a column into a row.
+# A message that has to wait holds on to the links behind it. Four messages that go round a square, each needing a link
+# that the next one holds, wait forever. On XY routes no such circle can close: no message turns from a column into a
+# row.
 
 # %%
 square = [(0, 0), (0, 1), (1, 1), (1, 0)]
@@ -164,10 +165,10 @@ for name, tree in TREES.items():
     print(f"{name:<10}", tree(8))
 
 # %% [markdown]
-# A star is one message deep, but one core receives everything. A chain lets each link carry every word once, and is
-# P - 1 messages deep. Two are between: in a binary **tree** pairs add up, then pairs of pairs; **two-phase** has chains
-# in groups of about √P cores, and then one of the groups' first cores. So which wins depends on P and on B. The map,
-# from closed forms:
+# A star is one message deep, but one core receives everything. A chain lets each link carry every word once, and is P -
+# 1 messages deep. Two others are between these: in a binary **tree** pairs add up, then pairs of pairs; **two-phase**
+# has chains in groups of about √P cores, and then one of the groups' first cores. So the fastest one depends on P and
+# B. This map follows from closed forms:
 
 # %%
 from matplotlib import pyplot as plt
@@ -198,8 +199,9 @@ axes.set_yticks(range(8), sizes)
 axes.spines[:].set_visible(False)
 
 # %% [markdown]
-# One word: star. Few words on many cores: the binary tree. Many words: the chain. Does the machine agree? At a sample
-# of points all four are simulated, and the winner has to be the same wherever the forms differ by more than 15 %:
+# One word: star. Few words on many cores: the binary tree. Many words: the chain. Does the machine agree? All four are
+# simulated at a sample of points, and the winner has to be the same wherever the two best closed forms differ by more
+# than 15 %:
 
 # %%
 worst = 0
@@ -264,8 +266,8 @@ for name, cores, words in [
 
 # %% [markdown]
 # In a tree the law adds the depth to the contention, though the first message overlaps with the others. In a star of
-# one word the words arrive one behind the other, as if they were one message: contention alone is right. A
-# grid reduces its rows first, then a column. Drag the slider; colours show the depth of a message in the tree.
+# one word the words arrive one after the other, as if they were one message: contention alone is right. A grid reduces
+# its rows first, then a column. Drag the slider; colours show the depth of a message in the tree.
 
 # %%
 grid = Machine(8, 8)
@@ -322,8 +324,8 @@ for clock in (0.8e9, 0.85e9, 0.9e9, 0.95e9, 1e9):
 #
 # ## A network on the grid
 #
-# Now our own: a GPT block of the zoo. `work_of` runs its graph once and lists the operations with what they keep and
-# what they read.
+# Now a network of our own: a GPT block of the zoo. `work_of` runs its graph once and lists the operations, with the
+# bytes that they keep and the words that they read.
 
 # %%
 from passlab.wafer.mapping import (
@@ -362,7 +364,7 @@ for o in work[:6]:
 # An operation keeps its weights, but not its activations: tokens, or rows of an image, stream through, and cores hold
 # only a **window** of them at a time. Attention is different: it needs all keys and values (`resident`).
 #
-# A large operation is **cut** into p × q blocks, like a matrix, a block (a **piece** of it) on each core. The input
+# A large operation is **cut** into p × q blocks, like a matrix, with one block (a **piece**) on each core. The input
 # goes down the columns, partial sums go along the rows. A block of column j needs the window's share of that column,
 # one of row i the result's share of that row; so flat and tall shapes differ in what they keep, and in the words that
 # they pass around inside:
@@ -379,8 +381,8 @@ for p, q in [(1, 16), (2, 8), (4, 4), (8, 2), (16, 1)]:
 # That is the **layout** problem of a wafer: not NCHW or NHWC, but the shape of a rectangle.
 #
 # How many cores should each operation get? In a pipeline, a new result comes out as often as the slowest stage allows.
-# So: choose a number of cycles, give each operation the fewest cores with which it is that fast, and see if they fit on
-# the grid. Bisect. This is **load balance**, and it replaces what tuning did on day 8.
+# So choose a number of cycles, give each operation the fewest cores with which it is that fast, and see whether they
+# fit on the grid. Bisect. This is **load balance**, and it replaces what tuning did on day 8.
 
 # %%
 grid = Machine(16, 16)
@@ -453,9 +455,9 @@ draw_load(pieces, plans["row by row"], grid, "Row by row")
 draw_load(pieces, plans["search"], grid, "After the search")
 
 # %% [markdown]
-# Less traffic is less energy. It is also speed: row by row, some links carry more words than the slowest core computes
-# cycles, and everything waits for them; after the search, computing is nearly the limit again. Whose words does the
-# busiest link carry?
+# Less traffic means less energy. It also means speed: row by row, some links carry more words than the slowest core
+# computes cycles, and everything waits for them; after the search, computing is nearly the limit again. Whose words
+# does the busiest link carry?
 
 # %%
 from passlab.wafer.mapping import link_loads
@@ -524,9 +526,9 @@ print(
 stream
 
 # %% [markdown]
-# At first few cores work, for the last stages have nothing yet; in the middle all that have a piece; at the end few
-# again. A pipeline has to be filled, and that takes as many turns as it has stages, one after the other. With fewer
-# examples than stages it is never full.
+# At first few cores work, since the last stages have nothing yet; in the middle all cores that have a piece work, and
+# at the end few again. A pipeline has to be filled, and that takes as many turns as it has stages, one after the other.
+# With fewer examples than stages it is never full.
 #
 # Mappings can be written by hand, too, and are checked: on the grid, within memory, each operation once.
 
@@ -600,7 +602,8 @@ chart("words × hops", totals)
 # Core (i, j) holds the blocks A[i, j] and B[i, j], and computes C[i, j]. In step k it needs A[i, k] and B[k, j]. SUMMA
 # broadcasts them. Cannon skews the blocks once, then shifts A to the left and B up, one core a step; the block that
 # leaves at one end comes in at the other, a long way. A ring can be folded so that neighbours are at most two links
-# apart, 0 2 4 5 3 1, and then no block goes far (WaferLLM's MeshGEMM). All three give A @ B; cycles differ:
+# apart, 0 2 4 5 3 1, and then no block goes far (WaferLLM's MeshGEMM). All three give A @ B, in different numbers of
+# cycles:
 
 # %%
 from passlab.wafer.matmul import ALGORITHMS
@@ -623,7 +626,8 @@ for size in (2, 6):
 # With small blocks the distance counts; with large ones the multiplication hides all of it but the first step's. A core
 # holds one block of each matrix: memory decides how large blocks may be, distance how small.
 #
-# What moves in one step, blocks of A of 4 words on 6 × 6 cores. SUMMA: one column sends to both sides of every row.
+# Here is what moves in one step, with blocks of A of 4 words on 6 × 6 cores. In SUMMA, one column sends to both sides
+# of every row:
 
 # %%
 square6 = Machine(6, 6)
@@ -658,9 +662,9 @@ play_step("shift")
 # %% [markdown]
 # ## Scaling · stretch
 #
-# More cores for the same problem: **strong** scaling. More cores and a larger problem, the same for each core: **weak**
-# scaling. One iteration is work, an exchange with the neighbours (halo) and a sum over all cores. Its efficiency on
-# p × p cores is T(1) / (p² · T(p)) in strong scaling, and T(1) / T(p) in weak scaling:
+# **Strong** scaling is more cores for the same problem. **Weak** scaling is more cores and a larger problem, with the
+# same share for each core. One iteration is work, an exchange with the neighbours (halo) and a sum over all cores. Its
+# efficiency on p × p cores is T(1) / (p² · T(p)) in strong scaling, and T(1) / T(p) in weak scaling:
 
 # %%
 from passlab.wafer.scaling import Stencil, bend, efficiency, strong, weak
@@ -727,5 +731,4 @@ axes.spines[["top", "right"]].set_visible(False)
 # ## What comes next
 #
 # Tomorrow everything comes together on one machine again: a compiler of your own, from graph to kernels, on models that
-# it has not seen. What today adds is the habit of asking, for each pass, which resource it saves, and whether this
-# machine has it.
+# it has not seen. Today adds a habit: ask of each pass which resource it saves, and whether this machine has it.

@@ -54,8 +54,8 @@ progress("day11")
 # - `contention`: the most words that one core sends, or receives, all its messages together;
 # - `energy`: words times links, summed over the messages; a multicast's words cross each link once;
 # - `links`: how many different links are used; the way from one core to another is another link than the way back;
-# - `distance`: the links of the longest way. A message that waits for others, or streams them, carries on their words,
-#   so their way counts, too, up to the core where it starts;
+# - `distance`: the links of the longest way. A message that waits for others, or streams them, carries their words on,
+#   so their way up to the core where it starts counts, too;
 # - `depth`: how many messages there are in the longest chain, each waiting for the one before or streaming it.
 #
 # Then `cycles` is max(contention, energy / links + distance) + (2 · T_R + 1) · depth.
