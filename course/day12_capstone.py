@@ -16,7 +16,7 @@
 #
 # For eleven days you wrote parts. Today they become a compiler: it takes a model that it has not seen and hands over a
 # faster one. This lesson takes one model through the passes of all days and measures what each of them contributed. It
-# shows how a compiler's result is handed over and judged, how such measurements lie, and where to go from here.
+# shows how a compiler's result is handed over and judged, how such measurements can mislead, and where to go from here.
 #
 # In the exercises, [work/day12/capstone.ipynb](../work/day12/capstone.ipynb), you write the compiler, and a text about
 # it that a person reads. The lesson takes about 75 minutes.
@@ -49,9 +49,9 @@ from passlab.drawing import chart, waterfall
 # %% [markdown]
 # ## The model
 #
-# It is made so that every day has something to do: batch norms, a scale that is constant, a value that is computed
-# twice, another that is unused, chains of element-wise operations, and two large branches that need not be alive at
-# the same time.
+# It is built so that the passes of every day have something to do: batch norms, a scale that is constant, a value that
+# is computed twice, another that is unused, chains of element-wise operations, and two large branches that need not be
+# alive at the same time.
 
 
 # %%
@@ -109,8 +109,8 @@ counts(baseline, (x,))
 # %% [markdown]
 # A group has to be something that one kernel can do. Two kinds can: element-wise operations with reductions along rows
 # (TVM makes the loops), and one convolution or linear layer with the sum and the activation after it (as oneDNN,
-# torch's library for a CPU, has it). `groupable` looks at a graph once and returns a function that tells of any groups
-# why they are not legal:
+# torch's library for a CPU, has it). `groupable` looks at a graph once and returns a function that says why given
+# groups are not legal:
 
 # %%
 why_not = groupable(gm, (x,))
@@ -123,8 +123,8 @@ for groups in (
     print(groups, "→", why_not(groups))
 
 # %% [markdown]
-# Now a chain becomes one kernel. (A group that ends in a view would copy what was free, so a view belongs inside or
-# outside.)
+# Now a chain becomes one kernel. (A view costs nothing in a graph, but as the last member of a group it would be a
+# copy: keep it inside the group, or leave it out.)
 
 # %%
 chain = [
@@ -145,7 +145,7 @@ assert torch.allclose(program(x), gm(x), atol=1e-5)
 #
 # On a GPU that kernel runs. Grading on a CPU, as here, cannot compile it: Triton's *interpreter* runs the text once,
 # for the comparison, if it takes at most 512 programs, and in the program the group runs as it would without a kernel.
-# So `interpret=True`, which has it run there, is slow, and its time says nothing.
+# So `interpret=True`, which runs the interpreter there, is slow, and its time says nothing.
 
 # %%
 TEXT = """
@@ -230,7 +230,7 @@ waterfall("Kernels started", {name: each.launches for name, each in cost.items()
 
 # %% [markdown]
 # Folding saves one launch for each batch norm, fusion one for each member of a group but its first. This model has no
-# tuples to take apart; an LSTM, whose four gates are parts of one product, has. The plan does not save any: it moves
+# tuples to take apart, unlike an LSTM, whose four gates are parts of one product. The plan does not save any: it moves
 # values to other places, and starts the same kernels. Now the bytes that all kernels together read and write:
 
 # %%
@@ -273,8 +273,8 @@ diff(gm, last.graph)
 # %% [markdown]
 # ## Time, and how it lies
 #
-# Counts are the same on every machine and at every call. Time is not. Three lies; the first and the last have a cell
-# each. **The first call** pays for what later ones find ready:
+# Counts are the same on every machine and at every call. Time is not. It misleads in three ways; the first and the last
+# have a cell each. **The first call** pays for what later ones find ready:
 
 # %%
 bet = guess("How many times as long as the median does the first call take?", ...)
@@ -297,9 +297,9 @@ print(
 bet.compare(round(first / sorted(rest)[14]))
 
 # %% [markdown]
-# **One after the other**: a candidate that is timed while something else runs loses. `timed` lets all take turns in
-# rotating order, so that a slow second hits all of them, and takes medians. And **noise looks like a result**. So
-# measure the same program against itself: what differs here is what you cannot see below.
+# **One after the other**: a candidate loses if something else happens to run while it is timed. `timed` lets all take
+# turns in rotating order, so that a slow second hits all of them, and takes medians. And **noise looks like a result**.
+# So measure the same program against itself: what differs here is what you cannot see below.
 
 # %%
 twice = timed({"one": fresh, "the same": build(last, (x,))}, x)

@@ -296,8 +296,8 @@ check("day12.faster", faster)
 # ## 4 · Beyond the course · stretch
 #
 # The course's compiler groups for the clock: it merges only loops of one shape, and leaves alone a softmax with its
-# scale and a concatenation with what follows. Count launches, and more can be saved. Take fewer than it on an LSTM, on
-# attention, in a ViT and on a network with a skip connection (complete), and on no model more launches or more bytes
+# scale and a concatenation with what follows. If only launches count, more can be saved. Take fewer than it on an LSTM,
+# on attention, in a ViT and on a network with a skip connection (complete), and on no model more launches or more bytes
 # (efficient). The leaderboard marks entries that do so.
 
 
