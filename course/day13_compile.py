@@ -14,10 +14,10 @@
 # %% [markdown]
 # # Day 13 · torch.compile from inside
 #
-# `torch.compile(f)` is one line, and under it are three compilers. **Dynamo** reads the bytecode of `f` and makes graphs
-# of it. **AOTAutograd** turns each into a forward and a backward graph in which nothing is written in place. A
-# **backend**, by default **Inductor**, makes programs of these. This lesson looks at what each hands to the next, and puts
-# passes of your own in between.
+# `torch.compile(f)` is one line, and under it are three compilers. **Dynamo** reads the bytecode of `f` and makes
+# graphs of it. **AOTAutograd** turns each into a forward and a backward graph in which nothing is written in place. A
+# **backend**, by default **Inductor**, turns these into programs. This lesson looks at what each hands to the next, and
+# puts passes of your own in between.
 #
 # - **capture**: what becomes a graph, where a graph ends, and when it may be used again
 # - **lowering**: functional graphs, forward and backward; operations taken apart
@@ -54,8 +54,8 @@ warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
 #
 # Day 1's tracing called the function with placeholders. It saw no loop and no condition, since Python executed them.
 # Dynamo does not call the function. Python hands it the *bytecode* just before the first call, and it goes through the
-# instructions one by one, with a stack on which each value is a tensor (of a known shape and type, without data) or
-# something of Python:
+# instructions one by one, with a stack on which each value is a tensor (of a known shape and type, without data) or a
+# Python object. The line in the loop:
 
 
 # %%
@@ -68,8 +68,10 @@ def layers(x, steps):
 
 
 count = {"calls": 0}
-for line in list(dis.get_instructions(layers))[6:16]:
-    print(f"{line.offset:3} {line.opname:15}{line.argrepr}")
+appending = layers.__code__.co_firstlineno + 3  # the line of parts.append
+for line in dis.get_instructions(layers):
+    if line.positions.lineno == appending:
+        print(f"{line.offset:3} {line.opname:15}{line.argrepr}")
 
 # %%
 x = torch.randn(3, 4)
@@ -79,16 +81,16 @@ program(x, 2)
 print(count, "after two calls")
 
 # %% [markdown]
-# The list and the loop are gone: Dynamo executed them. Only operations of torch are in the graph. But the counter was not
-# forgotten, though the second call executed no line of `layers`. Dynamo replaced the bytecode of the function: the new
-# one checks its **guards** (the conditions under which the graph is right, see below), calls the compiled graph, and then
-# does what else the function did to the world, here one store into a dictionary. What a function *returns*, and what it
+# The list and the loop are gone: Dynamo executed them. Only operations of torch are in the graph. But the counter was
+# not forgotten, though the second call executed no line of `layers`. Dynamo replaced the bytecode of the function: the
+# new one checks its **guards** (the conditions under which the graph is right, see below), calls the compiled graph,
+# and then repeats what else the function did, here one store into a dictionary. What a function *returns*, and what it
 # *changes*, stay the same.
 #
 # ## Breaks
 #
-# Some instructions cannot be executed without data. Dynamo then ends the graph, lets Python execute the instruction, and
-# begins again behind it: a **graph break**.
+# Some instructions cannot be executed without data. Dynamo then ends the graph, lets Python execute the instruction,
+# and starts again after it: a **graph break**.
 
 
 # %%
@@ -138,11 +140,11 @@ for name, function in EXAMPLES.items():
 bet.compare(broken)
 
 # %% [markdown]
-# An `if` on a size is not a break: Dynamo knows the size, takes one side, and guards the size. So it is with all numbers
-# that it can compute itself. Two rules are harder to guess. If a break is due inside a *loop*, there is none: Dynamo
-# cannot begin again in the middle of a loop, so it gives up the function from the last break on, and Python runs the
-# rest. And a function that is called is read in place; if it would break, the caller breaks at the call, and the callee
-# is compiled by itself. Below, graph 3 is the rest of `outer`:
+# An `if` on a size is not a break: Dynamo knows the size, takes one side, and guards the size. The same holds for every
+# number that it can compute itself. Two rules are harder to guess. Inside a *loop* there are no breaks: Dynamo cannot
+# start again in the middle of one, so it gives up on the function from the last break on, and Python runs the rest. And
+# a function that is called is read in place; if it would break, the caller breaks at the call, and the callee is
+# compiled by itself. Below, graph 3 is the rest of `outer`:
 
 
 # %%
@@ -174,10 +176,10 @@ draw(program, title="A break in a called function breaks the caller, too")
 # %% [markdown]
 # ## Control flow · stretch
 #
-# Most breaks are easy to avoid. Print after the function, keep numbers as tensors of no dimensions, count with `sum` where
-# you would mask. For an `if` there are two ways. `torch.where` computes both sides and chooses element by element.
-# `torch.cond` puts both sides into the graph as functions, and one of them runs; both must return tensors of the same shape
-# and type, and neither may write into its operands.
+# Most breaks are easy to avoid. Print after the function, keep numbers as tensors without dimensions, count with `sum`
+# where you would mask. For an `if` there are two ways. `torch.where` computes both sides and chooses element by
+# element. `torch.cond` puts both sides into the graph as functions, and one of them runs; both must return tensors of
+# the same type and number of dimensions, and neither may write into its operands, or return views of them.
 
 
 # %%
@@ -218,7 +220,7 @@ for name, function in {
     print(f"{name:12}{x.grad}")
 
 # %% [markdown]
-# A loop whose length is known unrolls, and a long one makes a large graph. `scan` is a loop as one operation: a function of
+# A loop of known length unrolls, and a long one makes a large graph. `scan` is a loop as one operation: a function of
 # (state, element) that returns (new state, result), applied along a dimension.
 
 # %%
@@ -259,8 +261,9 @@ for guard in program.compilations[0].guards:
     print(guard)
 
 # %% [markdown]
-# If a guard fails, Dynamo compiles another version of the function, and keeps both. It learns from the failure: a size or
-# number that differs from what it was before becomes a **symbol** in the new version, so that there is no third:
+# If a guard fails, Dynamo compiles another version of the function, and keeps both. It learns from the failure: a size
+# or number that differs from what it was before becomes a **symbol** in the new version, which then serves its other
+# values, too:
 
 # %%
 bet = guess(
@@ -280,10 +283,10 @@ bet.compare(len(program.compilations))
 draw(program, title="Three versions of one function")
 
 # %% [markdown]
-# Each call asks the versions, and a call that one of them serves compiles nothing. Some things never become symbols. The
-# sizes 0 and 1 are special in too many rules (a size of 1 broadcasts, an empty tensor has no maximum), so they get versions
-# of their own, and a symbol stands for 2 or more. Types, numbers of dimensions and flags are fixed, and so is whether
-# gradients are needed or switched on:
+# At each call Dynamo tries the versions, and compiles nothing if one of them fits. Some things never become symbols.
+# The sizes 0 and 1 are special in too many rules (a size of 1 broadcasts, an empty tensor has no maximum), so they get
+# versions of their own, and a symbol stands for 2 or more. Types, numbers of dimensions and flags are fixed, and so is
+# whether gradients are needed or switched on:
 
 
 # %%
@@ -343,9 +346,9 @@ print(program.graphs[0].code.strip())
 # %% [markdown]
 # ## Functionalisation
 #
-# The next step gets Dynamo's graph, which may still write in place, and makes a **functional** one. Each write becomes a
-# new value, which later reads of the memory get. If a view is written, its base is computed again (`select_scatter`: the
-# base with a row exchanged), and other views are taken from the new base.
+# The next step gets Dynamo's graph, which may still write in place, and makes a **functional** one. Each write becomes
+# a new value, which later reads of the memory get. If a view is written, its base is computed again (`select_scatter`:
+# the base with a row replaced), and other views are taken from the new base.
 
 
 # %%
@@ -362,9 +365,9 @@ low = lower(written, x.clone())
 print(low.forward.code.strip())
 
 # %% [markdown]
-# The graph is pure: it writes nothing. But the caller expects `x` to be written. So the last value of `x` is returned,
-# and when the graph has run, torch copies it into the caller's tensor: an epilogue of copies, one for each input that was
-# written. Run the pure graph, then the copy, and no caller can tell:
+# The graph is pure, but the caller expects `x` to be written. So the last value of `x` is returned, and when the graph
+# has run, torch copies it into the caller's tensor: an epilogue of copies, one for each input that was written. Run the
+# pure graph, then the copy, and no caller can tell:
 
 # %%
 a, b = x.clone(), x.clone()
@@ -399,8 +402,8 @@ print(small.backward.code.strip())
 #
 # ## Decompositions · stretch
 #
-# A compiler that knew each operation of ATen would never be finished, so most are taken apart into a few hundred, the
-# *core* of ATen, or fewer. A decomposition is a Python function of tensors, traced in place of the operation:
+# A compiler that knew each operation of ATen would never be finished, so most are taken apart into its *core*, or even
+# less. A decomposition is a Python function of tensors, traced in place of the operation:
 
 # %%
 from torch._decomp import core_aten_decompositions
@@ -412,8 +415,17 @@ def norm(x, weight):
 
 
 schemas = torch._C._jit_get_all_schemas()
-print(len({s.name for s in schemas if s.name[:6] == "aten::"}), "operations,", end=" ")
-print(len(core_aten_decompositions()), "decompositions of them and their variants")
+names = {s.name.removeprefix("aten::") for s in schemas if s.name[:6] == "aten::"}
+packets = [getattr(torch.ops.aten, name) for name in names]
+core = [
+    p
+    for p in packets
+    if any(torch.Tag.core in getattr(p, o).tags for o in p.overloads())
+]
+print(f"{len(names):,} operations, {len(core)} of them in the core,", end=" ")
+print(
+    len(core_aten_decompositions()), "decompositions of operations and their variants"
+)
 arguments = torch.randn(4, 8), torch.randn(8)
 whole = make_fx(norm)(*arguments)
 parts = make_fx(norm, decomposition_table=core_aten_decompositions())(*arguments)
@@ -423,10 +435,10 @@ for gm in (whole, parts):
 equivalent(whole, parts, arguments)
 
 # %% [markdown]
-# `silu` is taken apart. `native_layer_norm` is one of the operations that a backend is expected to know, and stays.
+# `silu` is taken apart; `native_layer_norm` is in the core, and stays.
 #
-# Equal over the real numbers is not enough: a decomposition must be as good in float32. The logarithm of a sum of
-# exponentials overflows if it is written as its definition; subtracting the maximum first does not:
+# A decomposition must also be as accurate in float32. The logarithm of a sum of exponentials overflows if it is written
+# as its definition; subtracting the maximum first does not:
 
 # %%
 x = torch.tensor([[1000.0, 1000.0], [-1000.0, -1001.0]])
@@ -486,19 +498,20 @@ for name in ("mlp", "attention", "residual", "gpt"):
     assert after < before
 
 # %% [markdown]
-# `decompositions` takes batch norms and their like apart, so that the parts can be in kernels. `fuse` writes small products
-# of matrices and convolutions, such as these, as sums of products, which a kernel computes with what surrounds them: each
-# graph has become one. Large ones stay calls of torch, whose libraries are much faster there, so where they are most of a
-# model, little is won. Nor can kernels save what both graphs must move: each reads the weights, and one writes a gradient
-# for each. `ours.stages` keeps each graph before and after the
-# passes. The backward graph of the network with a residual, of which `fuse` makes one kernel:
+# `decompositions` takes batch norms and their like apart, so that the parts can be in kernels. `fuse` writes small
+# products of matrices and convolutions, such as these, as sums of products, which a kernel computes with what surrounds
+# them: each graph has become one kernel. Large ones stay calls of torch, whose libraries are much faster there, so
+# where they are most of a model, little is won. Nor can kernels save what both graphs must move: each reads the
+# weights, and one writes a gradient for each. `ours.stages` keeps each graph before and after the passes. The backward
+# graph of the network with a residual, of which `fuse` makes one kernel:
 
 # %%
 model, ours, *_ = step("residual", *PASSES, decompositions=decompositions())
 draw(ours.stages[1].before, title="A backward graph before the passes")
 
 # %% [markdown]
-# A compiled model must return the same, write the same, and have the same gradients. All three can be asked:
+# A compiled model must return the same, write the same, and have the same gradients. The gradients, compared with those
+# of plain torch:
 
 # %%
 eager = models.ZOO["residual"].build().requires_grad_(True)
@@ -566,8 +579,8 @@ for program, rewrite in PURE:
     print()
 
 # %% [markdown]
-# Each pass changed what the program computes. The first two take a graph for a set of equations, the third takes what is
-# stored for a constant. On functional graphs the first two are right: there, each write is a value with a name.
+# Each pass changed what the program computes. The first two treat a graph as a set of equations; the third treats a
+# stored value as a constant. On functional graphs the first two are right: there, each write is a value with a name.
 
 # %%
 for program, rewrite in PURE[:2]:
@@ -582,8 +595,8 @@ for program, rewrite in PURE[:2]:
 #
 # ## Inductor
 #
-# Inductor's first passes are patterns on ATen graphs. They are written as calls, with names for what
-# may be anything; the matcher walks from the last operation of a pattern to its operands:
+# Inductor's first passes are patterns on ATen graphs. They are written as calls, with names that match anything; the
+# matcher walks from the last operation of a pattern to its operands:
 
 # %%
 from torch._inductor.pattern_matcher import (
@@ -647,9 +660,9 @@ else:
     print("Inductor needs g++ and", headers, "to make its loops.")
 
 # %% [markdown]
-# Five operations, one pass over the memory. The inner loop takes a vector at a time, as many numbers as this processor's
-# registers hold; `scale` is read at the same place for each row, which is all that is left of broadcasting. All results
-# but the last stay in registers: day 4's argument for fusion, in a compiler's own words.
+# Five operations, one pass over the memory. The inner loop takes a vector at a time, as many numbers as this
+# processor's registers hold; `scale` is read at the same place for each row, which is all that is left of broadcasting.
+# All results but the last stay in registers: day 4's argument for fusion.
 #
 # ## A queue of launches
 #
@@ -681,10 +694,10 @@ for panel, length in zip(panels, (2, 20), strict=True):
     panel.set_title(f"kernels of {length} µs: the GPU is busy {busy:.0%} of the time")
 
 # %% [markdown]
-# With short kernels the queue is always empty, and the GPU waits for Python. Fusion helps, since it makes fewer and longer
-# kernels. The other remedy is a **CUDA graph**: the launches are recorded once, and replayed with a single one. It demands
-# that nothing is decided on the CPU in between and that all addresses stay the same: a captured graph without breaks, and a
-# memory plan as on day 5. The same queue, with the launches of the second and later kernels free:
+# With short kernels the queue is always empty, and the GPU waits for Python. Fusion helps, since it makes fewer and
+# longer kernels. The other remedy is a **CUDA graph**: the launches are recorded once, and replayed with a single one.
+# It requires that nothing is decided on the CPU in between and that all addresses stay the same: a captured graph
+# without breaks, and a memory plan as on day 5. The same queue, with the launches of the second and later kernels free:
 
 # %%
 for length in (2, 5, 20):
@@ -737,11 +750,12 @@ else:
 #
 # - Dynamo executes bytecode with tensors that have no data. Only operations of torch get into the graph; what the function
 #   does to the world is done again at each call.
-# - A break splits the function where data is needed; in a loop it costs the whole rest.
+# - A break splits the function where data is needed; inside a loop, it costs the rest of the function.
 # - A graph is valid under its guards. What varies becomes a symbol, but not the sizes 0 and 1; after eight versions
 #   Python runs.
 # - AOTAutograd makes graphs pure: writes become results and an epilogue of copies. Forward and backward are both graphs.
-# - Passes that take a graph for equations are right on functional graphs, but for random numbers, aliases and buffers.
+# - Passes that treat a graph as equations are right on functional graphs, except for random numbers, aliases and
+#   buffers.
 # - Short kernels leave a GPU waiting for Python: fuse them, or record the launches.
 #
 # ## Further reading

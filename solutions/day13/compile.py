@@ -46,12 +46,12 @@ progress("day13")
 # %% [markdown]
 # ## 1 · Where capture stops
 #
-# Dynamo goes through a function line by line, and knows of each value whether it is a tensor or a number of Python. Here
-# it is given as statements, one operation each, with the line of the source. Some end the graph: a **break**. Python
-# executes such a line, and Dynamo begins a new graph behind it. `ALWAYS` and `OF_TENSORS` have the reasons; an operation
-# of `OF_TENSORS` is a break only if its last operand is a tensor. (So `x[m]`, the operation `[]`, is one for a tensor `m`,
-# and a row `x[0]` is an ordinary operation.) `closed` is a function under `torch.compiler.disable`. The last line returns,
-# and no other.
+# Dynamo goes through a function line by line, and knows of each value whether it is a tensor or a Python number. Here
+# the function is given as statements, one operation each, with the number of its line. Some end the graph: a **break**.
+# Python executes such a line, and Dynamo begins a new graph after it. `ALWAYS` and `OF_TENSORS` have the reasons; an
+# operation of `OF_TENSORS` is a break only if its last operand is a tensor. (So `x[m]`, the operation `[]`, is one for
+# a tensor `m`, and a row `x[0]` is an ordinary operation.) `closed` is a function under `torch.compiler.disable`. Only
+# the last line returns.
 #
 # Everything else with a tensor among its operands, a comparison, too, is an operation of the graph and returns a tensor;
 # but `dim` and `numel` return a number, and are not operations of a graph. `nonzero`, `x[m]` and `closed` return tensors,
@@ -192,8 +192,8 @@ draw(program)
 # A function is called again and again, on a list of calls. It is captured as one graph, so each call compiles one graph
 # or none. How many? What has been compiled once, with its guards, is a **version** of the function. The laws:
 #
-# - A call that a version serves compiles nothing: all guards of that version hold. Any version will do, not the newest
-#   only. Otherwise a new version is compiled for it.
+# - A call that a version serves compiles nothing: all guards of that version hold. Any version will do, not only the
+#   newest. Otherwise a new version is compiled for it.
 # - There are at most eight versions. If none of the eight serves a call, it runs as Python, and compiles nothing.
 # - Guards are about the arguments that the function reads (`reads`), and about whether gradients are switched on.
 # - A tensor has a guard on its dtype, on its number of dimensions, on whether it needs a gradient, and on each size: the
@@ -202,7 +202,7 @@ draw(program)
 # - A flag (`True`, `False` or a text; the function has an `if` on it) has its value fixed.
 # - In a new version, a size is a symbol if it *varies*: among this call and all before it, there are two in which it
 #   differs. If the number of dimensions varies, all sizes of that tensor do. But the sizes 0 and 1 are always fixed. A
-#   number is a symbol if it varies (2 and 2.0 are equal), 0 and 1, too.
+#   number is a symbol if it varies (2 and 2.0 are equal); that holds for 0 and 1, too.
 #
 # Nothing else has a guard here: all tensors are contiguous, are not views, and no tensor is passed twice.
 
@@ -306,7 +306,7 @@ def into_kernels(gm: fx.GraphModule) -> fx.GraphModule:
          as it is.
     When: all of a kernel runs in the place of its last node. A node that reads
          memory which the program writes (`written(gm.graph)` is the set of the nodes
-         with such memory) may not get behind a write: a node with "writes" among its
+         with such memory) may not move past a write: a node with "writes" among its
          `effects`.
     As few as possible: no two kernels, or a kernel and an operation, could be one.
          Nothing is computed twice or left out.
@@ -369,9 +369,9 @@ torch.equal(fast(x, y), scaled(x, y))
 # %% [markdown]
 # ## 4 · Without writes · stretch
 #
-# A pass may do much more to a graph in which nothing is written. AOTAutograd makes one of every graph: a write becomes a
-# new value, every read behind it reads that value, and at the end the new values of inputs are copied into them. The
-# difficulty is views: who writes into a row has written into the matrix, and into every other view of it.
+# A pass may do much more to a graph in which nothing is written. AOTAutograd makes one of every graph: a write becomes
+# a new value, every read behind it reads that value, and at the end the new values of inputs are copied into them. The
+# difficulty is views: a write into a row is also a write into the matrix, and into every other view of it.
 #
 # The operations are ATen's. `VIEWS` are those that return a view, `COMPUTES` has for each that writes the one that only
 # computes. `put_back(graph, view, whole, part)` appends the value of `whole` with `part` in the place that `view` shows.
@@ -458,8 +458,8 @@ check("day13.functionalize", functionalize)
 # %% [markdown]
 # ## 5 · Into few operations · stretch
 #
-# A compiler need not know two thousand operations if a pass writes them in terms of a few. In real numbers that is
-# school algebra. In float32, `log(1 + x)` is 0 for x = 1e-8, and `exp(x) / sum(exp(x))` is NaN for x = 1000.
+# A compiler need not know more than a thousand operations if a pass writes them in terms of a few. In real numbers that
+# is school algebra. In float32, `log(1 + x)` is 0 for x = 1e-8, and `exp(x) / sum(exp(x))` is NaN for x = 1000.
 #
 # `fx.Proxy(node, tracer)` stands for a node's value: what you compute with it (`x * 2`, `torch.exp(x)`) is put into the
 # graph, where `gm.graph.inserting_before` says. One tracer for all: `fx.proxy.GraphAppendingTracer(gm.graph)`.
@@ -479,9 +479,9 @@ def decompose(gm: fx.GraphModule) -> fx.GraphModule:
     Out: the same function. All calls are of operations in SMALL, as functions,
          operators or methods, on tensors and numbers.
     Accurate: in float32 each element is at most 16 units of rounding off (a unit is
-         1.2e-7 of it), or four times as far as torch's own operation. So are those
-         near 0, and where exp overflows or a square does. (Of var, no square does, and
-         the mean is at most 2000 times the deviation.) Infinite inputs of log1p, expm1,
+         1.2e-7 of it), or four times as far as torch's own operation. This holds near
+         0, too, and where exp or a square overflows. (In var, no square does, and the
+         mean is at most 2000 times the deviation.) Infinite inputs of log1p, expm1,
          tanh, softplus and hypot give what the limit is (hypot(inf, inf) = inf);
          log1p(-1) is -inf, and NaN stays NaN. No call is given a dtype.
 

@@ -33,7 +33,7 @@ def capture(f: Callable, *inputs: Any, dynamic: bool | None = None) -> Capture:
 #: Why a graph ends before the function does: reason → what it means.
 REASONS = {
     "branch": "an `if` or a `while` depends on the value of a tensor",
-    "number": "a tensor becomes a number of Python (`item`, `float`, `int`, `bool`, `tolist`)",
+    "number": "a tensor becomes a Python number (`item`, `float`, `int`, `bool`, `tolist`)",
     "size": "the size of a result depends on the values of a tensor (`nonzero`, a mask as an index)",
     "builtin": "a function of Python that Dynamo cannot follow (`print`, `input`, `open`)",
     "foreign": "a function that Dynamo does not enter (C extensions, `time`, `random`, `warnings`)",

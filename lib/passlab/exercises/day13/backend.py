@@ -207,9 +207,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("same", not reason, reason, before=before, after=value)
     limit, number = case.expect(), _launches(value)
     alone = [node for node in value.graph.nodes if elementwise(node)]
-    rest = f", {listed(alone)} among them by {'itself' if len(alone) == 1 else 'themselves'}" if alone else ""
-    reason = f"Element-wise operations are started {number} times{rest}; {limit} launches are enough."
+    rest = f" Not in a kernel yet: {listed(alone)}." if alone else ""
+    enough = "1 is" if limit == 1 else f"{limit} are"
+    reason = f"The element-wise operations take {plural(number, 'launch', 'launches')}; {enough} enough.{rest}"
     yield Finding("did", number <= limit, "" if number <= limit else reason, before=before, after=value)
     old, new = _work(before), _work(after)
-    reason = f"The graph had {plural(old, 'element-wise operation')} and has {new}: each is computed once."
+    reason = f"The graph had {plural(old, 'element-wise operation')} and has {new}: compute each once."
     yield Finding("spared", old == new, "" if old == new else reason, before=before, after=value)
