@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Day 14 · Training as a pass
 #
-# To train a network is to compute a loss, its gradients by all parameters, and new parameters. The forward pass is only
-# the first part. A compiler that speeds up the others must see them as graphs, and it can: differentiation takes a graph
-# and returns a larger one. It is a pass.
+# To train a network is to compute a loss, its gradients with respect to all parameters, and new parameters. The forward
+# pass is only the first part. A compiler that speeds up the others must see them as graphs, and it can: differentiation
+# takes a graph and returns a larger one. It is a pass.
 #
 # - **rules**: for each operation, how a gradient goes from its result to its operands
 # - **forks, broadcasts, edges**: where gradients are added, and what has none
@@ -75,9 +75,9 @@ whole = joint(forward)
 draw(whole, title="A loss and its gradients")
 
 # %% [markdown]
-# This is a **joint graph**. It takes the inputs of the function, and a *tangent*: the gradient of the loss by the
-# function's result, which is 1 where the result is the loss. It returns the result, and the gradient of each input.
-# The two halves share values: `tanh` is read by the loss, and again by its own gradient.
+# This is a **joint graph**. It takes the inputs of the function, and a *tangent*: the gradient of the loss with respect
+# to the function's result, which is 1 if the result is the loss itself. It returns the result, and the gradient of each
+# input. The two halves share values: `tanh` is read by the loss, and again by its own gradient.
 #
 # Torch's autograd records operations while a program runs, and then walks back. That walk can be recorded, too, and
 # the two graphs compared, on ordinary numbers, zeros, infinities and NaN:
@@ -94,8 +94,9 @@ assert verdict and torch.allclose(whole(x, w, one)[2], leaf.grad)
 # ## A rule for each operation
 #
 # The derivative of an operation with n numbers in and m out is a matrix of m × n numbers, its Jacobian J. It is never
-# built. The chain rule asks for products only, and from the loss backwards they are products of a row with a matrix:
-# if `g` is the gradient by the result, `g J` is the gradient by the operand. For `tanh`, J is diagonal:
+# built. The chain rule asks for products only, and from the loss backwards they are products of a row with a matrix: if
+# `g` is the gradient with respect to the result, `g J` is the gradient with respect to the operand. For `tanh`, J is
+# diagonal:
 
 # %%
 v, g = torch.randn(4), torch.randn(4)
@@ -122,12 +123,12 @@ print(f"… {len(RULES)} operations")
 assert torch.equal(gradient, g * (1 - out * out))
 
 # %% [markdown]
-# The table also tells what a rule *reads*: that of `exp` the result, that of `sin` the operand, that of `mul` both
-# operands, that of `add` nothing. It decides later what has to be kept.
+# The table also tells what a rule *reads*: that of `exp` reads the result, that of `sin` the operand, that of `mul`
+# both operands, and that of `add` nothing. This decides what has to be kept.
 #
-# The operations that only move and add numbers have a rule without calculus. Such an operation is a fixed matrix A,
-# and its rule is Aᵀ. What forward copies, backward sums; what forward sums, backward copies; a part becomes a whole
-# with zeros elsewhere. A rule is right if ⟨A x, g⟩ = ⟨x, Aᵀ g⟩ for all x and g:
+# The operations that only move and add numbers have a rule without calculus. Such an operation is a fixed matrix A, and
+# its rule is Aᵀ. Where forward copies, backward sums; where forward sums, backward copies; a part becomes a whole with
+# zeros elsewhere. A rule is right if ⟨A x, g⟩ = ⟨x, Aᵀ g⟩ for all x and g:
 
 # %%
 rows, at = torch.tensor([2, 2, 0]), torch.zeros(4)
@@ -145,7 +146,7 @@ for name, (apply, back) in duals.items():
     assert torch.allclose(one_way, other, atol=1e-5)
 
 # %% [markdown]
-# In "look up" row 2 is read twice, and its gradient is the sum of both. If it were written and not added, one of them
+# In "look up" row 2 is read twice, and its gradient is the sum of both. If each were written and not added, one of them
 # would be lost. That is the next point.
 #
 # ## Forks add
@@ -197,9 +198,9 @@ print(f"the last one kept:     {gradients(program, 0.7, forks=False)['x']:.6f}")
 assert math.isclose(gradients(program, 0.7)["x"], slope / (2 * step), rel_tol=1e-6)
 
 # %% [markdown]
-# Three things make it right. The walk is against the order of the program, so every consumer of a value has had its
-# turn before the value's own rule runs. `mul(b, b)` is a fork, too: both operands give a part. And what the loss does
-# not depend on has no gradient; where one is needed, it is zero.
+# Three things make it right. The walk goes against the order of the program, so every consumer of a value is done
+# before the value's own rule runs. `mul(b, b)` is a fork, too: both operands give a part. A value on which the loss
+# does not depend has no gradient, or zero where one is needed.
 #
 # On day 2 several consumers meant *do not fuse, or compute twice*. Backwards, the same fork is a place where values
 # meet: a copy is the dual of a sum.
@@ -229,9 +230,9 @@ assert torch.equal(fit(g, bias), g.sum((0, 2)).reshape(3, 1).float())
 # A new dimension is summed away; a dimension of 1 that was stretched is summed and stays. `Tensor.sum_to_size` does
 # that.
 #
-# Integers have no gradient: an index cannot move a little. Neither has a comparison, `argmax`, `floor`, or `detach`,
-# which is there to stop gradients. A value of floats behind one of these gets nothing from it, and what it gets from
-# elsewhere still flows:
+# Integers have no gradient: an index cannot move a little. Nor does a comparison, `argmax`, `floor`, or `detach`, whose
+# purpose is to stop gradients. A float value that such an operation reads gets nothing from it; what it gets from its
+# other readers still flows:
 
 # %%
 print(len(CONSTANT), "operations without a gradient, such as")
@@ -240,9 +241,9 @@ picked = lower(lambda x, i: x[i] * i, torch.randn(5), torch.tensor([1, 1, 3])).f
 print(len(joint(picked).graph.find_nodes(op="output")[0].args[0]), "results")
 
 # %% [markdown]
-# The two results of `joint(picked)` are the output and the gradient of `x`; none of the index.
+# The two results of `joint(picked)` are the output and the gradient of `x`; the index has none.
 #
-# An operation with a gradient, but without a rule, is an error, if a gradient has to pass it:
+# An operation that has a gradient but no rule is an error if a gradient has to pass through it:
 
 # %%
 bessel = lower(lambda x: torch.special.bessel_j0(x) * 2, torch.randn(3)).forward
@@ -280,7 +281,7 @@ for name, (f, points) in edges.items():
 
 # %% [markdown]
 # The library's rules give the same (the last line). A trap is where a rule *multiplies* by a mask. The side of `where`
-# that was not chosen gets the gradient 0, and then the rule of `sqrt` computes 0 / (2 √0):
+# that was not chosen gets the gradient 0, and then the rule of `sqrt` computes 0 / (2 √0), which is NaN:
 
 # %%
 for safe in (False, True):
@@ -381,7 +382,7 @@ gantt(liveness(step, *example(step)), "A training step, everything saved")
 
 # %% [markdown]
 # The long bars are what is saved. What is computed first is read last, so the bytes rise until the loss and fall after
-# it. A saved value is free after its last reader, as on day 5.
+# it. A saved value is free after its last reader.
 #
 # ## The cut
 #
@@ -458,15 +459,15 @@ for name in ("mlp", "attention", "gpt"):
     assert least <= torchs.saved_bytes <= every.saved_bytes
 
 # %% [markdown]
-# Torch saves more than the minimum at times, on purpose: it also weighs time, and forbids to compute some values once
-# more (long chains, and values that are read far apart).
+# Torch saves more than the minimum at times, on purpose: it also weighs time, and never recomputes some values (long
+# chains, and values that are read far apart).
 #
 # ## What bytes are counted, and what must not run twice
 #
 # Three things are not in the picture of pipes.
 #
-# **A view keeps its whole memory.** Two rows of a large matrix cost what the matrix costs, and a second view of it
-# costs nothing more. Memory is counted, not values:
+# **A view keeps its whole memory.** Two rows of a large matrix cost as much as the matrix, and a second view of it
+# costs nothing more. So count memory, not values:
 
 # %%
 large = torch.zeros(1000, 1000)
@@ -502,9 +503,9 @@ except RuntimeError as error:
     print(str(error).split(";")[0])
 
 # %% [markdown]
-# In a joint graph nothing is counted. Where a function writes into an input, such as a running mean, a `copy_` of the
-# new value into the input can be left at the end. The forward graph does it, and when the backward graph runs, the old
-# numbers are gone: neither the input nor a view of it may be saved, but a value computed from it may.
+# In a joint graph no writes are counted. Where a function writes into an input, such as a running mean, a `copy_` of
+# the new value into the input may remain at the end. The forward graph does it, and when the backward graph runs, the
+# old numbers are gone: neither the input nor a view of it may be saved, but a value computed from it may.
 #
 # ## Recomputed nodes are common subexpressions
 #
@@ -557,9 +558,9 @@ over_time(
 )
 
 # %% [markdown]
-# Merged without care, the graph has fewer nodes, and the peak of the graph for which everything was saved: each second
-# computation became a long live range. So the partitioner marks its nodes, `meta["recomputed"]`, and a pass that
-# merges must respect the mark. It is a *barrier*: nothing on the one side is equal to anything on the other.
+# Merged without care, the graph has fewer nodes, but its peak is that of saving everything: each recomputation became a
+# long live range. So the partitioner marks its nodes, `meta["recomputed"]`, and a pass that merges must respect the
+# mark. It is a *barrier*: no node on one side counts as equal to a node on the other.
 #
 # Note the second half of the blue curve, too. Each value is computed once more just before it is read. A backward
 # graph that began by computing all of them would have saved nothing.
@@ -609,10 +610,10 @@ for module in (Deep(), Checkpointed()):
     print(f"{type(module).__name__:<14}{size(saved_bytes(module))}")
 
 # %% [markdown]
-# It is the same decision as before: a set of values to save, under other conditions. A compiler can make it, given a
-# budget of bytes: find the least work within the budget. That is no longer a minimum cut, but an integer program; it has
-# the variables *saved* and *computed once more* for each value, and the constraint that a value can be computed only if
-# each of its operands is available in one of the two ways.
+# It is the same decision as before: a set of values to save, under other conditions. A compiler can make it, too, given
+# a budget of bytes: find the least work within the budget. That is no longer a minimum cut, but an integer program; it
+# has the variables *saved* and *computed once more* for each value, and the constraint that a value can be computed
+# only if each of its operands is available in one of the two ways.
 
 # %%
 from passlab.drawing.usage import tradeoff
@@ -684,8 +685,8 @@ print(f"{len(places)} storage for all parameters")
 timed({"a loop": loop.step, "lists": lists.step, "fused": fused.step})
 
 # %% [markdown]
-# `cat` puts the gradients in a row, which autograd allocates one by one, and `copy_` writes the new numbers into the
-# parameters, whose memory others may refer to.
+# The other two launches are copies: `cat` puts the gradients, which autograd allocates one by one, into one tensor, and
+# `copy_` writes the new numbers into the parameters, whose memory others may refer to.
 #
 # What can share a kernel? Parameters of one dtype, on one device, with the same options: weight decay is often 0 for
 # biases. And, for Adam, with the same number of steps t. Shared weights are one parameter, and stepped once. A
@@ -723,8 +724,8 @@ assert torch.allclose(ours, torchs, atol=1e-6)
 #
 # The chain rule can be read from the other end. *Reverse mode* has a row and multiplies it by one Jacobian after the
 # other from the loss on; *forward mode* has a column, the change of the inputs, and multiplies in the order of the
-# program. Then a derivative travels along with each value, and nothing is saved. On the program of single numbers,
-# with the same rules, since a number's row and column are the same:
+# program. Then a derivative travels along with each value, and nothing is saved. Here it is on the program of single
+# numbers, with the same rules, since for a single number row and column are the same:
 
 
 # %%
@@ -742,8 +743,8 @@ print(f"reverse {gradients(program, 0.7)['x']:.9f}")
 assert math.isclose(derivative(program, 0.7), gradients(program, 0.7)["x"])
 
 # %% [markdown]
-# A fork needs nothing: each consumer takes the change of the value. At an operation with several operands, the parts are
-# added. It is the mirror image of reverse mode.
+# A fork needs no care: each consumer takes the change of the value. At an operation with several operands, the parts
+# are added. It is the mirror image of reverse mode.
 #
 # One run of forward mode gives the derivative of *all outputs* along *one direction*; one of reverse mode that of *one
 # output* by *all inputs*. A loss with a million parameters is a case for reverse mode. `jvp` makes the graph:
@@ -794,7 +795,7 @@ assert torch.allclose(reverse_twice, exact, atol=1e-4)
 
 # %% [markdown]
 # A joint graph is a graph of ATen operations like any other, so it can be differentiated again. That is what it means
-# that differentiation is a pass.
+# to say that differentiation is a pass.
 
 # %% [markdown]
 # ## Key takeaways

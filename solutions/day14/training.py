@@ -35,9 +35,10 @@ from passlab.given.day14.vjp import OPERATIONS
 # %% [markdown]
 # ## 1 · A rule for each operation
 #
-# `g` is the gradient of a loss by the result of an operation. Give its gradients by the operation's arguments: the
-# vector-Jacobian product. Your rules compute with tensors; each is called once, and what it computes is recorded as a graph
-# (`make_fx`), which is then run on numbers. So a rule may look at shapes and types, but not at numbers.
+# `g` is the gradient of a loss with respect to the result of an operation. Give its gradients with respect to the
+# operation's arguments: the vector-Jacobian product. Your rules compute with tensors; each is called once, and what it
+# computes is recorded as a graph (`make_fx`), which is then run on numbers. So a rule may look at shapes and types, but
+# not at numbers.
 #
 # | op | the call | where the usual law does not decide |
 # |---|---|---|
@@ -153,12 +154,13 @@ check("day14.vjp", vjp)
 # From a forward graph, make the joint graph, which computes the gradients, too. The rules are there; what remains is the
 # graph.
 #
-# - A value with several consumers gets the sum of their gradients, and it must be complete before it goes on.
+# - A value with several consumers gets the sum of their gradients, and the sum must be complete before it is passed on.
 # - Gradients pass only nodes that depend on an input of floats, and whose value is a tensor of floats, or several tensors.
 #   They do not pass an operation in `CONSTANT`.
-# - An operation is without a rule if it is neither in `RULES` nor in `CONSTANT`, nor `operator.getitem`. If the gradient of
-#   an output would have to pass it on its way to an input, raise ValueError with a message that has the node's name in it,
-#   and the last line of `node.meta["stack_trace"]`, the source of the node. Elsewhere it is an operation like others.
+# - An operation is without a rule if it is neither in `RULES` nor in `CONSTANT`, nor `operator.getitem`. If the
+#   gradient of an output would have to pass it on its way to an input, raise ValueError with a message that contains
+#   the node's name and the last line of `node.meta["stack_trace"]`, the source of the node. Elsewhere it is an
+#   operation like any other.
 #
 # | given | |
 # |---|---|
@@ -263,7 +265,7 @@ check("day14.backward", backward)
 #    size) has 8 bytes. For a tuple (as of `var_mean`) it returns None: a tuple cannot be saved, its parts can.
 # 3. `aten.copy_.default(x, value)` writes a new value into the input x, which belongs to the caller. These nodes come
 #    last in the joint graph, and nothing reads them; in the forward graph they stay, and come last. When the backward
-#    graph runs, x is overwritten: neither x nor a view of it is to be saved.
+#    graph runs, x has been overwritten: save neither x nor a view of it.
 #
 # *Complete* is a cut with no more bytes than the memory of all forward values that the gradients read, directly or
 # through nodes that a tangent reaches; *efficient* is one with the fewest bytes there are. Fewest bytes are a
@@ -362,7 +364,7 @@ check("day14.partition", partition)
 # Kept are the values of the forward graph that nodes behind the cut read. As in question 3, memory counts
 # (`memory(node)`), inputs count, and a tuple cannot be kept. The laws:
 #
-# 1. All that is kept has at most `budget` bytes, and there is such a graph.
+# 1. All that is kept has at most `budget` bytes. Such a graph exists.
 # 2. The sum of `work_of(node)` over the tagged nodes is at most 1.1 times the least. A value that only gradients read
 #    counts as well if it is tagged. Views are free.
 # 3. No two nodes are *equal*: of the same target, args and kwargs, where operands have been merged already, and both
@@ -509,7 +511,7 @@ check("day14.recompute", recompute)
 # 4. All operations are element-wise, so that a group is one kernel.
 # 5. There are as few groups as can be.
 #
-# A graph of such a function is what `fx.symbolic_trace` makes, if the options are numbers of Python around it.
+# `fx.symbolic_trace` makes the graph of such a function, if the options are Python numbers around it.
 
 # %%
 from passlab.given.day14.optimizer import DEFAULTS
