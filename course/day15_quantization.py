@@ -16,7 +16,7 @@
 #
 # A network in 8-bit integers has a quarter of the bytes, and runs on machines without floats. To get there, a compiler
 # replaces numbers by others, which no pass so far was allowed to do. So two things must be stated: what the integers
-# compute, in every bit; and how far that may be from the floats.
+# compute, down to the last bit, and how far that may be from the floats.
 #
 # - **grids**: what an integer means, and where the error comes from
 # - **passes**: insert, move, fold, until integers stay integers between layers
@@ -99,9 +99,9 @@ print("127 − (−64) in int8:", (torch.tensor(127, dtype=torch.int8) + 64).ite
 # - 0 stays 0, exactly, since the zero point is an integer.
 # - The last line shows why the difference is computed in int32: in 8 bits it wraps around.
 #
-# The smallest scale for a range from `low` to `high` is (high − low) / 255, since 256 integers have 255 steps. The
-# zero point is where 0 falls if `low` is −128, rounded. That 0 is exact is a demand: convolutions pad with zeros, ReLU
-# makes them. So a range on one side of 0 is first extended to it.
+# The smallest scale for a range from `low` to `high` is (high − low) / 255, since 256 integers have 255 steps. The zero
+# point is where 0 falls if `low` is −128, rounded. 0 has to be exact: convolutions pad with zeros, and ReLU makes them.
+# So a range on one side of 0 is first extended to it.
 
 
 # %%
@@ -172,11 +172,11 @@ clipping(cubes, bits=(8, 4), title="x³ in the GPT block")
 
 # %% [markdown]
 # With 8 bits the grid should cover nearly everything. With 4 bits it is better to clip: a few values lose much, and all
-# others win.
+# others gain.
 #
 # No choice of ends helps where *some places* are always larger than others. The largest magnitude in each channel of
-# weights, a depthwise convolution of MobileNet (one filter for each channel) with its batch norm folded in, and of
-# activations, the result of the first linear layer of the GPT block:
+# two tensors, the weights of a depthwise convolution of MobileNet (one filter for each channel), with its batch norm
+# folded in, and the activations behind the first linear layer of the GPT block:
 
 # %%
 mobile, images = prepared("mobilenetv2")
@@ -213,7 +213,7 @@ for name, w in tensors.items():
                 print(f"{name:<10}{bits} bits {way:<12}{spent(w, bits, axis, group)}")
 
 # %% [markdown]
-# And activations? Look at the scales in an output o:
+# And activations? Look where the scales are in an output o:
 #
 # $$\sum_i (s_x\, q_i)(s_o\, w_{oi}) = s_x\, s_o \sum_i q_i\, w_{oi}$$
 #
@@ -243,8 +243,8 @@ for name in ("linear", "add_4", "add"):
 
 # %% [markdown]
 # Proved ranges are never exceeded, and too wide, the more so the deeper the network. Seen ranges are tight, and promise
-# nothing. `add` adds the attention mask: its low end is −∞, no grid covers it, and the softmax that reads it stays in
-# float.
+# nothing. `add` adds the attention mask: its low end is −∞, which no grid covers, and the softmax that reads it stays
+# in float.
 #
 # ## Insert
 #
@@ -355,8 +355,8 @@ assert moved(x).equal(pairs(x))
 #
 # ## Integers only
 #
-# So far all arithmetic is in floats. What is a linear layer in integers? Put in both grids; that of the weights has the
-# zero point 0:
+# So far all arithmetic is in floats. What does a linear layer compute in integers? Insert both grids; that of the
+# weights has the zero point 0:
 #
 # $$\sum_i s_x (q_i - z_x) \cdot s_w w_i + b = s_x s_w \Big(\underbrace{\sum_i q_i w_i - z_x \sum_i w_i + \frac{b}{s_x s_w}}_{acc}\Big)$$
 #
@@ -409,8 +409,8 @@ for value, factor in zip(acc[0].tolist(), factors, strict=True):
     assert q == requantize(torch.tensor(value), multiplier, shift, out_zero)
 
 # %% [markdown]
-# The bits that were shifted out decide how to round. Exactly one half is **rounded to even**: to round it up errs in one
-# direction, as here in acc / 2 for acc = 0 … 999:
+# The bits that were shifted out decide how to round. Exactly one half is **rounded to even**: always rounding it up
+# errs in one direction, here in acc / 2 for acc = 0 … 999:
 
 # %%
 accs = torch.arange(1000)
@@ -438,7 +438,7 @@ draw(integers, title="In integers")
 # Weights and biases are constants of int8 and int32, scales became multipliers and shifts, and only the ends are floats.
 # An addition has two factors, one for each operand; a mean has the division in its factor.
 #
-# All this is a *definition*, which passes must keep in every bit. `stated` runs the graph with pairs by it, slowly:
+# All this is a *definition*, which passes must keep in every bit. `stated` runs the graph with pairs by it:
 
 # %%
 floats = 0
@@ -455,8 +455,8 @@ assert floats
 # The second number is why it is needed. The pairs only *simulate* integers: their sums are rounded, and a result near a
 # half may go to the other side. A test against them needs a tolerance.
 #
-# A function of **one** number, such as GELU, has 256 inputs: a table holds it, read by `lookup`, one even for the eight
-# nodes of a written-out GELU. Softmax and layer norm stay in float, between a dequantize and a quantize.
+# A function of **one** number, such as GELU, has 256 inputs: a table, read by `lookup`, holds them all, even for the
+# eight nodes of a written-out GELU. Softmax and layer norm stay in float, between a dequantize and a quantize.
 #
 # A bias may not fit into int32. Then the weights beside it are tiny, and so is its step:
 
@@ -491,9 +491,9 @@ print(f"{bad.inputs[:5].tolist()} …: {bad.sum:,}; held in 16 bits {bad.held:,}
 assert total == bad.sum and total.to(torch.int16) == bad.held
 
 # %% [markdown]
-# This input of the layer is built: each number is at the end of the grid at which the sum grows. Can the *network*
-# produce such a one? A search starts from random images, and moves each pixel to the end of its range to which the
-# gradient points:
+# This input of the layer was constructed: each number is at the end of the grid at which the sum grows. Can the
+# *network* produce such an input? A search starts from random images, and moves each pixel to the end of its range to
+# which the gradient points:
 
 # %%
 for bits in range(18, 24):
@@ -505,8 +505,8 @@ for bits in range(18, 24):
     assert not (proved and at)
 
 # %% [markdown]
-# There are three answers. From some width on, the bound is a proof. Below another, an input settles it. In between the
-# layer alone could overflow, but no input of the network was found for which it does: that is not a proof.
+# There are three answers. From some width on, the bound is a proof. Below another, an input settles it. In between, the
+# layer alone could overflow, but no input of the network was found for which it does. That is not a proof.
 #
 # ## Three errors of a layer
 #
@@ -526,8 +526,8 @@ assert all(max(r.measured, r.searched) <= r.bound for r in rows.values())
 errors(rows)
 
 # %% [markdown]
-# What the search finds is nearly the bound: there *are* inputs that are this bad. Data are not like them: their errors
-# have random signs, and a sum of n of them grows as √n, not as n.
+# The search nearly reaches the bound: there *are* inputs that are this bad. Data are not like them: their errors have
+# random signs, and a sum of n of them grows as √n, not as n.
 #
 # ## Smaller, and faster?
 #
@@ -584,9 +584,9 @@ clock
 
 # %% [markdown]
 # The product is faster where the processor has instructions for it, and a kernel uses them. With pairs the network is
-# slower on every machine: it does what it did before, and rounds. Our integers are slow, too: each requantize is several
-# operations on int64 tensors. A kernel does it in registers, before a sum is written. That is day 4's fusion; without
-# it quantization saves bytes and no time.
+# slower: it does what it did before, and rounds. Our integers are slow, too: each requantize is several operations on
+# int64 tensors. A kernel does it in registers, before a sum is written. That is day 4's fusion; without it quantization
+# saves bytes and no time.
 
 # %% [markdown]
 # ## Four bits · stretch
@@ -675,10 +675,10 @@ for name, table in tables.items():
         assert error <= bounds[value]
 
 # %% [markdown]
-# Within a layer the bound was tight; after three it is not. It has forgotten that the errors of 64 inputs have a common
-# cause, and cannot all be the worst at once. For ranges that were only seen it is worse still: an input outside is
-# clipped, by as much as the proved range allows. On data, these have the smaller error. So there is a choice: a promise
-# for all inputs, or accuracy on likely ones.
+# Within a layer the bound was tight; after three it is not. It does not know that the errors of 64 inputs have a common
+# cause, and cannot all be at their worst at once. For ranges that were only seen it is looser still: an input outside
+# is clipped, by as much as the proved range allows. On data, seen ranges have the smaller error. So there is a choice:
+# a promise for all inputs, or accuracy on likely ones.
 #
 # A **plan** gives each weight 4, 8 or 32 bits, so that the bytes are few and the error is within a budget. If the budget
 # must hold for all inputs, the error is the bound. There are 3ⁿ plans, but errors only grow with fewer bits: if a plan
@@ -714,9 +714,9 @@ for budget in (0.05, 0.5, 2.5, 5.0):
 # ## Outliers moved into weights · stretch
 #
 # In large language models, a few channels behind a norm are up to a hundred times as large as the others, whatever the
-# input (SmoothQuant, below). An activation has one scale, so these channels set it, and the others are left with a few
-# integers. The zoo's weights are drawn at random and have no such channels, so we make two, without changing the function:
-# what is multiplied into the norm's weights is divided out of the columns of the next linear layer.
+# input (see SmoothQuant, below). An activation has one scale, so these channels set it, and only a few integers are
+# left for the others. The zoo's weights are drawn at random and have no such channels, so we make two, without changing
+# the function: what is multiplied into the norm's weights is divided out of the columns of the next linear layer.
 
 # %%
 from passlab.quantization import migrate
@@ -745,10 +745,10 @@ print("without outliers:", error_of(gpt), " with outliers:", error_of(spiky))
 #
 # $$\sum_i x_i w_{oi} = \sum_i \frac{x_i}{s_i} (s_i w_{oi}), \qquad s_i = \max|x_i|^\alpha \,/\, \max_o|w_{oi}|^{1-\alpha}$$
 #
-# 1/sᵢ goes into the weight and the bias of the norm before, so it costs nothing. A linear layer before would do as well,
-# in its rows, and a ReLU between does not matter: relu(x / s) = relu(x) / s. It is allowed if *only* linear layers read
-# the value; if there are several, they share the s, with the maximum over all their weights. α says how much of the
-# range is moved: 0 nothing of the activation's, 1 all of it.
+# 1/sᵢ goes into the weight and the bias of the norm before, so it costs nothing. A linear layer before would do as well
+# (in its rows), and a ReLU in between does not matter: relu(x / s) = relu(x) / s. It is allowed if *only* linear layers
+# read the value; if there are several, they share the s, with the maximum over all their weights. α says how much of
+# the range is moved: 0 nothing of the activation's, 1 all of it.
 
 # %%
 for alpha in (0.0, 0.25, 0.5, 0.75, 1.0):
@@ -764,7 +764,7 @@ channels(largest, title="Channels behind the first norm")
 
 # %% [markdown]
 # Even α = 0 helps here. It makes the columns of the weights equal, and those of our two channels were small by just the
-# factor by which the activations are large. In a trained network they need not be, and ½ is the usual choice.
+# factor by which the activations are large. In a trained network they need not be small, and ½ is the usual choice.
 #
 # ## What others do · stretch
 #
@@ -799,9 +799,10 @@ else:
 
 # %% [markdown]
 # **torchao** has torch's own flow, PyTorch 2 Export quantization (PT2E). `prepare_pt2e` puts observers into an exported
-# graph where a *quantizer* says so, a description of what a backend can do. Some batches are run, and `convert_pt2e` puts
-# pairs in their place. They are operations of torch, `quantize_per_tensor` and so on, and stay pairs: to fold them is
-# left to the backend, for x86 Inductor. This quantizer finds layers by notes that only a *strict* export makes.
+# graph where a *quantizer* says so, a description of what a backend can do. Some batches are run, and `convert_pt2e`
+# puts pairs in their place. They are operations of torch, `quantize_per_tensor` and so on, and stay pairs: folding them
+# is left to the backend, which on x86 is Inductor. This quantizer finds layers by notes that only a *strict* export
+# makes.
 
 # %%
 if find_spec("torchao"):
@@ -827,7 +828,7 @@ else:
 # ## Key takeaways
 #
 # - On a grid 0 is exact, errors inside are half a step, and what is outside is clipped.
-# - Weights have a scale per output, activations one per tensor: scales must leave the sum.
+# - Weights have a scale per output, activations one per tensor: scales must be the same within a sum.
 # - Insert pairs, move them past what moves elements, fold: an int32 sum, a multiplication and a shift.
 # - The integers are a definition, kept in every bit.
 # - Ranges prove accumulators and errors: nearly exactly for a layer, loosely for a network.

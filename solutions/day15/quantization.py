@@ -101,9 +101,9 @@ check("day15.grid", grid)
 #   operand; and so on, back to a node that is not one of them. What is moved itself gets no pair.
 # - **Relu**: if nothing but one `torch.relu` reads what a layer returns, the pair belongs behind the relu, and not before it.
 # - **Weights**: the second operand of `F.linear` and `F.conv2d`, always a `get_attr`, gets a pair, too:
-#   `dequantize(quantize(w, s, 0, 8, axis=0), s, 0, 8, axis=0)`. Here s is a buffer, the node that
-#   `constant(gm, name, weight_scales(weight))` returns. Only layers read w through the pair; its other readers go on reading
-#   the float. Biases get no pair.
+#   `dequantize(quantize(w, s, 0, 8, axis=0), s, 0, 8, axis=0)`. Here s is a buffer, the node that `constant(gm, name,
+#   weight_scales(weight))` returns. Only layers read w through the pair; its other readers still read the float. Biases
+#   get no pair.
 # - **Once**: there is one pair for each value, however many layers read or return it, and one for each weight, however
 #   many layers have it: two `get_attr` nodes may name one tensor, by one name or by two.
 # - Nothing else gets a pair, and nothing else changes.
@@ -451,8 +451,8 @@ check("day15.pack", pack)
 # ## 6 · Outliers into weights · stretch
 #
 # A few channels of an activation are a hundred times as large as the others, and set the scale of all. Divide each
-# channel i by a factor sᵢ, and multiply it into the weights that read it: the function stays, and the channels come
-# closer.
+# channel i by a factor sᵢ, and multiply the weights that read it by sᵢ: the function stays the same, and the channels
+# become more alike.
 #
 # - **From** where: a layer `F.linear(x, weight, bias)` or `F.linear(x, weight)`, or a norm `F.layer_norm(x, sizes,
 #   weight, bias)` over one dimension, perhaps with an eps behind. Its weight and bias are constants (`get_attr`), into
@@ -556,7 +556,7 @@ check("day15.migrate", migrate)
 #   |W| e + |Ŵ − W| (m + e), where Ŵ is what the weight has become. A relu lets it pass.
 # - The error is the largest e behind the last layer.
 #
-# More bits of the other layers never make up for too large an error: with the rest at 32 bits, what is there by now
+# More bits in later layers never make up for too large an error: even with all of them at 32 bits, the error so far
 # still grows with |W|. So a beginning that is over the budget even then need not be tried any further.
 #
 # | given | |

@@ -115,7 +115,10 @@ def swapped(gm, grids):
 INSERTED = {
     "two in a row": (double_pair, "tanh has 2 quantize nodes; one is enough"),
     "weights of rounded numbers": (rounded_weights, "is there 0 times; it was 1"),
-    "quantized, and never dequantized": (no_dequantize, "linear reads tanh without a pair: linear reads it"),
+    "quantized, and never dequantized": (
+        no_dequantize,
+        "linear should read the pair of tanh, not tanh itself: the layer linear reads it",
+    ),
     "other zero points": (swapped, "quantize of tanh has the zero_point 27; tanh has -27"),
 }
 
@@ -159,7 +162,7 @@ FOLDED = {
     "a weight that is not constant": (float_weight, "its second operand, is not a get_attr of int8"),
     "the graph as it was": (
         lambda gm: gm,
-        "differs from the stated integers|There are 0 integer layers; 1 are possible",
+        "differs from the stated integers|There are 0 integer layers; 1 is possible",
     ),
 }
 

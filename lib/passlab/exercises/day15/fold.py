@@ -200,7 +200,7 @@ def why_float(before: fx.GraphModule, after: fx.GraphModule) -> str:
     nodes = live(after)
     integer = sum(node.target in INTEGER for node in nodes)
     if integer < len(folded):
-        return f"{there_are(integer, 'integer layer')}; {len(folded)} are possible."
+        return f"{there_are(integer, 'integer layer')}; {len(folded)} {'is' if len(folded) == 1 else 'are'} possible."
     old, new = counts(required), counts(nodes)
     excess = next((name for name in new if new[name] > old[name]), None)
     return f"{there_are(new[excess], f'{excess} node')}; {old[excess]} are needed." if excess else ""
@@ -220,7 +220,8 @@ def why_too_much(before: fx.GraphModule, after: fx.GraphModule) -> str:
     biases = sum(argument(node, 2, "bias") is not None for node in layers)
     floats: list[Any] = [layer_before(before, q) for q in folded]
     right = sum(argument(layer, 2, "bias") is not None for layer in floats)
-    return f"{there_are(biases, 'integer layer')} with a bias, where {right} should be." if biases > right else ""
+    given = f"{there_are(biases, 'integer layer')} with a bias; {right} of the float layers "
+    return f"{given}{'has' if right == 1 else 'have'} one: give the others None." if biases > right else ""
 
 
 def why_stored_twice(after: fx.GraphModule) -> str:

@@ -91,7 +91,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     none = why_no_grid(low, high)
     if none or value is None:
         right = bool(none) == (value is None)
-        yield Finding("spared", right, f"{none}: there is no grid." if none else "There is a grid for this range.")
+        yield Finding(
+            "spared", right, f"{none}: there is no grid." if none else f"{low:g} … {high:g} has a grid; got None."
+        )
         return
     yield Finding("spared", True, "")
     low, high = min(low, 0.0), max(high, 0.0)

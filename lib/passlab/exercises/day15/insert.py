@@ -113,7 +113,7 @@ def values_of_layers(gm: fx.GraphModule) -> dict[fx.Node, str]:
     roots: dict[fx.Node, str] = {}
     for layer in filter(is_layer, gm.graph.nodes):
         for operand in layer.args[: 2 if layer.target is torch.add else 1]:
-            roots.setdefault(source(operand), f"{layer.name} reads it")
+            roots.setdefault(source(operand), f"the layer {layer.name} reads it")
     for layer in filter(is_layer, gm.graph.nodes):
         root = result(layer)
         roots.setdefault(root, "a layer returns it" if root is layer else f"it is the relu of {layer.name}")
@@ -269,10 +269,10 @@ class Reading:
                 return f"{reader.name} reads its weight {operand.name} without a pair."
             if self.new[operand] in self.roots and operand.op != "get_attr":
                 node, reason = self.roots[self.new[operand]]
-                return f"{reader.name} reads {node.name} without a pair: {reason}."
+                return f"{reader.name} should read the pair of {node.name}, not {node.name} itself: {reason}."
         for number, (node, reason) in self.roots.items():
             if not any(self.new[x] == number and pair_of(x) for x in self.live):
-                return f"{node.name} has no pair: {reason}."
+                return f"{node.name} has no pair, but needs one: {reason}."
         return ""
 
     def why_too_much(self) -> str:
@@ -280,7 +280,7 @@ class Reading:
         for node in self.live:
             if calls(node, quantize) or calls(node, dequantize):
                 if self.new[node] not in self.roots and self.new[node] not in weights:
-                    return f"{self.names.get(self.new[node], node.name)} needs no pair."
+                    return f"{self.names.get(self.new[node], node.name)} needs no pair: remove it."
                 if calls(node, dequantize) and pair_of(node) is None:
                     return f"{node.name} is a dequantize of what is not quantized."
                 if calls(node, quantize) and not any(calls(user, dequantize) for user in node.users):
