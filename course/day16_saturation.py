@@ -84,7 +84,7 @@ for count, times in sorted(ends.items()):
 bet.compare(min(ends))
 
 # %% [markdown]
-# If `scale` is first, x · 6 is there twice, is merged, and a sum remains: two operations. But one would do:
+# In the better half, x · 6 occurs twice, is merged, and a sum remains: two operations. But one would do:
 
 # %%
 verdict = equivalent(program, lambda x: x * 12)
@@ -92,14 +92,14 @@ print(verdict)
 assert verdict and min(ends) == 2
 
 # %% [markdown]
-# No order finds it. The way leads over x · 6 + x · 6 = (x · 6) · 2, the law of `double` *from right to left*. A pass that
-# applies a law both ways never stops; one that applies it only from right to left is wrong elsewhere. And some laws,
-# such as x · y = y · x, have no better side at all.
+# No order finds it. The way leads over x · 6 + x · 6 = (x · 6) · 2, the law of `double` *from right to left*. A pass
+# that applies a law both ways never stops; one that applies it only from right to left is wrong elsewhere. And some
+# laws, such as x · y = y · x, have no better side.
 #
 # ## Terms, classes, e-nodes
 #
-# Let a rewrite *add* an equal term and keep the old one. A term is written as a tuple: a label, then the operands, which
-# are terms. A leaf has only a label. This is (a · 2) / 2:
+# Let a rewrite *add* an equal term and keep the old one. A term is written as a tuple: a label, then the operands,
+# which are terms. A leaf has only a label. This is (a · 2) / 2:
 
 # %%
 a, two, one = ("a",), ("2",), ("1",)
@@ -123,7 +123,7 @@ draw_classes(graph, {root: "(a · 2) / 2", shifted: "twice a"}, "Two ways to dou
 
 # %% [markdown]
 # The e-node `div` was not touched, and now stands for two terms: its first operand is the class with both ways to
-# double. So n choices add n e-nodes, and stand for 2ⁿ terms. This is an **e-graph**.
+# double. So n such choices add n e-nodes, and the graph stands for 2ⁿ terms. This is an **e-graph**.
 #
 # Which class is a term in? A *union-find* answers that. Each number points to another one of its class, and the last to
 # itself:
@@ -149,7 +149,7 @@ sets.union(0, 1), sets.union(2, 3), sets.union(1, 3)
 print([sets.find(number) for number in range(6)])
 
 # %% [markdown]
-# Each `find` shortens the way for the next, so ways stay short.
+# Each `find` shortens the way for the next.
 #
 # ## Congruence
 #
@@ -168,7 +168,7 @@ assert graph.find(ga) == graph.find(gb)
 
 # %% [markdown]
 # In a *congruent* e-graph, e-nodes of one label with equal operands are in one class. `rebuild` makes it so. The plain
-# way is to go through all e-nodes until a whole round changes nothing:
+# way is to go through all e-nodes until a round changes nothing:
 
 
 # %%
@@ -194,8 +194,8 @@ assert sets.find(ga) == sets.find(gb) and sets.find(fa) != sets.find(ga)
 # %% [markdown]
 # The library does less. Each class has a list of its *users*, the e-nodes with an operand in it. Only users of a class
 # that was joined can become equal, so `rebuild` keeps a worklist of joined classes: for each, it enters the users under
-# their new names, and where a name is taken, there is a union, and one more class on the list. And it runs once after
-# many unions: a class that was joined a hundred times is repaired once.
+# their new names. Where a name is taken, the two are joined, and the list grows. And it runs once after many unions: a
+# class that was joined a hundred times is repaired once.
 #
 # ## Matching
 #
@@ -236,8 +236,8 @@ assert unwritten[0]["?x"] == graph.add_term(a)
 #
 # ## Saturation
 #
-# In a round, all laws are matched against the graph *as it is*, then all matches are applied, then the graph is
-# rebuilt once. Rounds follow until one has nothing new: the graph is **saturated**.
+# In a round, all laws are matched against the graph *as it is*, then all matches are applied, then the graph is rebuilt
+# once. Rounds follow until one adds nothing new: then the graph is **saturated**.
 
 # %%
 graph = EGraph()
@@ -248,8 +248,8 @@ assert graph.find(root) == graph.find(graph.add_term(a))
 draw_classes(graph, {root: "(a · 2) / 2"}, "Saturated")
 
 # %% [markdown]
-# The class of (a · 2) / 2 contains a. Strength reduction made a << 1, from which no law leads to a, but a · 2 was still
-# there. The order of laws does not matter either:
+# The class of (a · 2) / 2 contains a. Strength reduction added a << 1, from which no law leads to a, but a · 2 was
+# still there. The order of laws does not matter either:
 
 # %%
 sizes = set()
@@ -300,9 +300,9 @@ assert report.nodes == 3**n - 2 ** (n + 1) + 1 + n
 bet.compare(report.nodes)
 
 # %% [markdown]
-# Three times as many for each operand: far less than the terms, and still exponential. (`both=True`: the law is applied
-# from right to left as well.) And some laws never end. So there are limits, for e-nodes, for rounds, and for the matches
-# of one law in a round. `stop` says which was reached:
+# Each operand triples the number: far fewer e-nodes than terms, but still exponentially many. (`both=True`: the law is
+# applied from right to left as well.) And some laws never end. So there are limits, for e-nodes, for rounds, and for
+# the matches of one law in a round. `stop` says which was reached:
 
 # %%
 grow = Law(
@@ -317,11 +317,11 @@ print(report)
 assert report.stop == "nodes"
 
 # %% [markdown]
-# All equalities in the graph are true, at a limit, too. A compiler takes the best term so far.
+# Even at a limit, all equalities in the graph are true. A compiler takes the best term so far.
 #
 # ## What a class knows
 #
-# What is known of one term of a class is known of all: that it is the number 12, or that its shape is (4, 1). An
+# A fact about one term of a class holds for all of them: that it is the number 12, or that its shape is (4, 1). An
 # **analysis** stores one fact for each class. `make` computes the fact of an e-node from those of its operands, `join`
 # puts two facts of one class together, and `modify` may use a fact to change the graph:
 
@@ -356,7 +356,7 @@ print("x · (2 · 3 · 5 · 7 · 11 · 13 · 17):", *sizes, "e-nodes")
 assert sizes[0] > 10 * sizes[1]
 
 # %% [markdown]
-# Constant folding is such an analysis. It keeps the graph small: what is a number needs no other way to be computed.
+# Constant folding is such an analysis. It keeps the graph small: a class that is a number needs no other e-node.
 #
 # Shapes and dtypes keep laws *true*. On day 3, x + 0 · y was not x where y had another shape. `Folded` knows the type of
 # each class, or its number, and refuses a union of two types. `typed` adds to each law the condition that both sides
@@ -377,7 +377,7 @@ for shape in ((3,), (4, 1)):
 
 # %% [markdown]
 # A precondition is the fourth field of a `Law`: `when`, a function of the graph and the match. (This law is also wrong
-# for an infinite y. We come to that.)
+# for an infinite y; see below.)
 #
 # ## The cheapest term
 #
@@ -417,13 +417,13 @@ print(f"{text(term)} costs {price}")
 assert price == prices(graph, cost)[graph.find(root)]
 
 # %% [markdown]
-# A division costs 4 here, as the reciprocal inv z does, and two divisions are the cheapest *tree*. But in
-# x · inv z + y · inv z, inv z could be computed once, for 7 in all. Counting so is harder: see *Shared parts*.
+# A division costs 4 here, as the reciprocal inv z does, and two divisions are the cheapest *tree*. But in x · inv z + y
+# · inv z, inv z could be computed once, for 7 in all. Counting it once is harder: see *Shared parts*.
 #
 # ## Programs
 #
 # `terms_of` adds the results of an FX graph, and `program_of` makes a graph of terms. These laws are those of the
-# passes, and those that no pass can have. `launch` is a cost: 1 for what is computed, 0 for inputs and numbers.
+# passes, and some that no pass can have. `launch` is a cost: 1 for what is computed, 0 for inputs and numbers.
 
 # %%
 LAWS = [
@@ -454,8 +454,8 @@ print(f"{(huge * huge) * tiny:.0e} is not {huge * (huge * tiny):.0e}")
 #
 # ## What a law needs
 #
-# `equivalent` looks for a difference, on well-chosen inputs. With `prove=True` it looks for a proof first, and its answer
-# says which of three tiers spoke:
+# `equivalent` looks for a difference, on well-chosen inputs. With `prove=True` it looks for a proof first, and says
+# which of three tiers decided:
 
 # %%
 v = torch.randn(3)
@@ -474,9 +474,9 @@ for before, after in (
 # only that equal operands give equal results.
 #
 # **Over the reals.** Only rounding differs, and NaN and infinities, which are not real numbers; see the next section.
-# **Tested.** Neither could be decided, and there is only what `equivalent` always did.
+# **Tested.** Neither could be decided; what remains are the tests of `equivalent`.
 #
-# Seventeen laws, each decided or said to be undecided:
+# Seventeen laws:
 
 # %%
 from passlab.proving import laws, prove
@@ -504,7 +504,7 @@ assert len(selection) == 17
 
 # %% [markdown]
 # ("—": the two sides have different types.) Integers obey nearly all of them: wrapping around is arithmetic modulo 2³².
-# But x / 3 is a float, and −x of the least integer is x.
+# But x / 3 of an integer is a float, and the least integer is its own negative, which breaks the law of tanh.
 #
 # A **precondition** makes a false law true, and the weakest one excludes nothing else. float16 has only 65,536 numbers,
 # so the set for which a law of one variable holds can be written down:
@@ -542,8 +542,9 @@ for when in (lambda x: x > 0, lambda x: (x < math.inf) & ~x.signbit()):
 # ## Right algebra, wrong numbers
 #
 # Rounding breaks nearly every law of tensor algebra: a matrix product is a sum, and its order is not fixed. But one can
-# ask whether two programs are equal *over the reals*. Both are computed with integers modulo a large prime, a **field**,
-# exactly, on random numbers. If they are different polynomials, they agree with a small chance, which is stated.
+# ask whether two programs are equal *over the reals*. Both are computed with integers modulo a large prime, a
+# **field**, exactly, on random numbers. If they are different polynomials, they agree only with a small probability,
+# which is stated.
 #
 # Here are two formulas for a variance, and one in which a square was forgotten, for numbers around 4096:
 
@@ -573,17 +574,18 @@ for name, after, example in (
     assert proof.reals == (after is one_pass)
 
 # %% [markdown]
-# To tests alone, the last two are both *different*. But one pass is right on paper; the forgotten square is wrong on any
-# machine.
+# To tests alone, the last two are both *different*. But one pass is right on paper, while the forgotten square is wrong
+# on any machine.
 #
-# A compiler decides by tier. Bit by bit: always. Over the reals: if the programmer allows it ("fast math").
+# A compiler may always use a law that is proved bit by bit, and one over the reals if the programmer allows it ("fast
+# math").
 
 # %% [markdown]
 # ### How a field decides · stretch
 #
 # Sums, products and quotients of a program are polynomials, or fractions of them. If two of degree d differ, they agree
-# on few points. Modulo a prime p there is also a quotient: 1 / 3 is the number that times 3 is 1. Two formulas that are
-# equal, and one that is not:
+# on few points. Modulo a prime p there are also quotients: 1 / 3 is the number whose product with 3 is 1. Here are two
+# formulas that are equal, and one that is not:
 
 # %%
 formulas = {
@@ -603,18 +605,18 @@ print(f"1 / 3 modulo {p} is {pow(3, -1, p)}")
 assert agree == 0
 
 # %% [markdown]
-# A wrong formula passes with a chance of at most d / p for one point. (Modulo 5, x⁵ = x for *all* x: d must be far
-# below p.) With p = 2³¹ − 1 and three points, that is nothing to worry about, and it is stated. A function such as
-# `exp`, of which only its name counts, becomes a random function: equal operands, equal results. So a difference in the
-# field does not say that exp(x + y) and exp x · exp y differ, only that this tier does not know.
+# At one point, a wrong formula passes with a probability of at most d / p. (Modulo 5, x⁵ = x for *all* x: d must be far
+# below p.) With p = 2³¹ − 1 and three points, the probability is too small to worry about, and it is stated. A function
+# such as `exp`, of which only its name counts, becomes a random function: equal operands, equal results. So a
+# difference in the field does not say that exp(x + y) and exp x · exp y differ, only that this tier does not know.
 
 # %% [markdown]
 # ## Shared parts · stretch
 #
 # If parts are counted once, the choice of one class changes the price of another, which may find its parts paid for. So
-# there is no order in which to decide. It is as hard as *set cover*: choose as few sets as possible, so that each number
-# is in one of them. As an e-graph: a number is a class with an e-node for each set that has it, and only sets cost.
-# Problems of this kind go to a solver, here OR-Tools' CP-SAT, as variables of 0 or 1, conditions, and a sum:
+# no order of decisions is right. The problem is as hard as *set cover*: choose as few sets as possible, so that each
+# number is in one of them. As an e-graph, a number is a class with an e-node for each set that contains it, and only
+# sets cost. Problems of this kind go to a solver, here OR-Tools' CP-SAT, as variables of 0 or 1, conditions, and a sum:
 
 # %%
 from ortools.sat.python import cp_model
@@ -645,7 +647,7 @@ assert fewest == solver.objective_value
 # %% [markdown]
 # For any e-graph, there is a variable for each class, *needed*, and one for each e-node, *taken*:
 #
-# - The roots are needed. Of a class that is needed, one e-node is taken.
+# - The roots are needed. In each class that is needed, one e-node is taken.
 # - If an e-node is taken, the classes of its operands are needed (`add_implication`).
 # - Each class has a level, and if an e-node is taken, its operands have lower ones (`add`, `only_enforce_if`).
 #   Otherwise, a = a · 1 would be a way to compute a.
@@ -665,9 +667,9 @@ assert least < price
 # "Equal, since the graph says so" is a weak argument, if one law of twenty was wrong. Each union therefore leaves an
 # edge between the *two terms* that it joined, with the name of the law. These edges are a forest: a union of two
 # classes connects two trees. In a tree there is exactly one way from one term to another, and it is the proof. If an
-# edge says *congruence*, f(s) = f(t), the way from s to t is put in. `explain` returns a chain of steps, each a whole
-# term and the law that leads to it, from right to left if `back`. Here each step is also a program, which is compared
-# with the one before:
+# edge says *congruence*, f(s) = f(t), the way from s to t is inserted there. `explain` returns a chain of steps, each a
+# whole term and the law that leads to it, from right to left if `back`. Here each step is also a program, which is
+# compared with the one before:
 
 # %%
 graph = EGraph(Folded(program))
@@ -764,9 +766,9 @@ assert all(follows(p.left, p.right, base) for p in PROPERTIES)
 # applied from left to right only, since a lone variable would match everywhere.
 #
 # Of our thirteen, ten are among the 743, two of them with operands swapped. (TENSAT has the list, see below.) The
-# others, both commutative laws and (xᵀ)ᵀ = x, are properties. So none of ours is outside of TASO's laws; its
-# convolutions, concatenations and scalars are outside of ours. Later, Mirage (2025) searches for whole kernels by
-# fingerprints, and TensorRight (2025) proves laws for all shapes.
+# others, both commutative laws and (xᵀ)ᵀ = x, are properties. So TASO knew all of our laws; those on convolutions,
+# concatenations and scalars are beyond ours. Later, Mirage (2025) searches for whole kernels by fingerprints, and
+# TensorRight (2025) proves laws for all shapes.
 #
 # ## The same in egglog · stretch
 #

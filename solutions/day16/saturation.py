@@ -38,8 +38,8 @@ from passlab.given.day16.laws import value as numbers_of
 # %% [markdown]
 # ## 1 · An e-graph
 #
-# Write an e-graph that follows commands. Terms are numbered: the first `add` makes term 0, the next one term 1, and so on,
-# even if an equal term is there.
+# Write an e-graph that follows commands. Terms are numbered: the first `add` makes term 0, the next one term 1, and so
+# on, even if an equal term exists.
 #
 # | command | what it does |
 # |---|---|
@@ -47,8 +47,8 @@ from passlab.given.day16.laws import value as numbers_of
 # | `("union", a, b)` | makes the terms a and b equal |
 # | `("same", a, b)` | asks: are the terms a and b equal by now? |
 #
-# Two terms are equal if a union says so, or if they have the same label and as many operands, each equal to the one in its
-# place: congruence. And whatever follows from that.
+# Two terms are equal if a union says so, or by congruence: if they have the same label and the same number of operands,
+# each equal to the one in its place. Whatever follows from these is equal, too.
 
 
 # %%
@@ -60,7 +60,7 @@ def egraph(commands: list[tuple]) -> tuple[list[bool], dict[int, list[tuple]]]:
          - class -> its e-nodes. Equal terms are in one class, others are not. Call a
            class by a whole number of your choice, for instance a term that is in it. An
            e-node is a tuple: a label, then for each operand the name of its class. For
-           each term there is one, and no e-node is there twice.
+           each term there is one, and no e-node occurs twice.
 
     Example: for add a, add b, add f(0), add f(1), union 0 1, the classes may be
              {0: [("a",), ("b",)], 2: [("f", 0)]}.
@@ -271,8 +271,8 @@ check("day16.laws", weakest)
 # %% [markdown]
 # ## 4 · The cheapest term · stretch
 #
-# Saturation leaves a graph of classes; what runs is one term. To choose it, take an e-node for each class that is used: for
-# the roots, and for the operands of what is taken. A choice that leads back to a class makes no term.
+# Saturation leaves a graph of classes; what runs is one term. To choose it, take an e-node for each class that is used:
+# for the roots, and for the operands of the e-nodes taken. A choice in which a class needs itself makes no term.
 #
 # What does a choice cost? There are two answers. **As trees**: an e-node costs what its label costs, plus the cost of each
 # of its operands, which is paid as often as it occurs; the roots are added up. **With shared parts**: a class that is

@@ -154,7 +154,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("same", not reason, reason)
         if not reason:
             own, most = int(admitted(rest, conditions, numbers).sum()), weakest(left, right, conditions, numbers) or 0
-            strong = f"It is enough, and admits {own:,} inputs. Another one is enough, too, and admits {most:,}."
+            strong = f"This is enough, but admits only {own:,} inputs. Another one is enough, and admits {most:,}."
             yield Finding("did", own == most, "" if own == most else strong)
         return
     if case.expect:
