@@ -125,12 +125,12 @@ assert 0 < len(failed) < len(ways)
 
 # %% [markdown]
 # A graph on which a target is wrong is a **failure**; the **fault** is the line in the target that is to blame. One
-# fault has many failures. This loop of ten lines is all there is to *fuzzing*, and the rest of the day makes it better:
-# better programs, a better judgement, smaller failures.
+# fault has many failures. This loop of ten lines is all there is to *fuzzing*. The rest of the day improves it: better
+# programs, better judgement, smaller failures.
 #
 # ## What fuzzing found · stretch
 #
-# The idea is old, and found faults in every compiler that it was tried on, by the counts of the papers themselves:
+# The idea is old, and has found faults in compiler after compiler. These are the papers' own counts:
 #
 # | tool | target | faults | idea |
 # |---|---|---|---|
@@ -185,7 +185,7 @@ assert sure == 1 and share < 0.5
 # ## Programs that break passes
 #
 # A program that runs may still be boring. A pass is seldom wrong on a program that it does not change, and seldom on
-# the one that its author had in mind. What breaks it is close by:
+# the one that its author had in mind. Those that break it are close by:
 #
 # | what a pass looks for | what is put next to it |
 # |---|---|
@@ -262,10 +262,10 @@ plt.show()
 assert curve[-1] == len(PASSES)
 
 # %% [markdown]
-# Arithmetic alone exposes none of them. The last generator, `drawn_graph`, has more than 300 forms of 14 patterns, each
-# with one thing that is out of the ordinary. A graph takes the next six, so that a hundred graphs have them all. Every
-# fourth graph is a random one with features that are switched on and off at random: a graph that has everything hides
-# faults from each other (*swarm testing*).
+# Arithmetic alone exposes none. The last generator, `drawn_graph`, has a list of forms, each a pattern with one thing
+# out of the ordinary. A graph takes the next six, so that a hundred graphs have them all. Every fourth graph is a
+# random one with features that are switched on and off at random: in a graph that has everything, one fault can hide
+# another (*swarm testing*).
 #
 # ## Oracles
 #
@@ -278,8 +278,8 @@ assert curve[-1] == len(PASSES)
 # | metamorphic | does a law of the program hold? | wrong numbers, with one compiler | what the law does not touch |
 # | golden | does it return what is written down? | what was written down | everything else |
 #
-# `breaks` asks the first two questions, and looks at too little: only at what is returned. This pass returns what it
-# should, and breaks its caller:
+# `breaks` asks the first two questions, but looks only at what is returned. This pass returns what it should, and
+# breaks its caller:
 
 
 # %%
@@ -301,7 +301,7 @@ assert breaks(in_place, gm) == "" and not torch.equal(argument, x)
 
 # %% [markdown]
 # The **outcome** of a program is what it returns *and* what its inputs hold afterwards. To look at it, run on copies.
-# Inputs may share memory, and copies must share it still: copy them together, in one `deepcopy`, and the program with
+# Inputs may share memory, and copies must share it, too: copy them together, in one `deepcopy`, and the program with
 # them.
 
 # %%
@@ -315,8 +315,8 @@ for name, (a, b) in {"apart": separate, "together": joint}.items():
 assert bool((joint[0][0] == 0).all()) and not bool((separate[0][0] == 0).all())
 
 # %% [markdown]
-# Some programs cannot be compared at all: those that draw random numbers. A right compiler may draw in another
-# order. Whether a program draws is easy to see: the state of torch's generator moves.
+# Some programs cannot be compared at all: those that draw random numbers. A correct compiler may draw in another order.
+# Whether a program draws is easy to see: the state of torch's generator moves.
 
 
 # %%
@@ -366,9 +366,9 @@ assert relative(reordered, *narrow) > wrong > 1e6 * right
 
 # %% [markdown]
 # In float32 no tolerance tells the two apart: one that lets the right pass through lets the fault through, too. In
-# float64 rounding is 2²⁹ times smaller, and a fault stays as large as it was. So let the same programs run once more
-# with all floats widened, inputs and parameters, and compare *there*. The forms, shapes and dtypes, are compared before
-# that, as they are.
+# float64 rounding is 2²⁹ times smaller, and a fault stays as large as it was. So run the same programs once more with
+# all floats widened, inputs and parameters, and compare *there*. Forms (shapes and dtypes) are compared before that, on
+# the original programs.
 #
 # Differences are measured relative to the largest number of the tensor, not element by element: sums that cancel leave tiny
 # numbers whose every digit is rounding.
@@ -394,8 +394,8 @@ assert jumped > 0 and alike
 # well. Inputs that were drawn at random are seldom at a jump; inputs that are whole numbers often are.
 #
 # An oracle has three answers, then: **same**, **different**, and **cannot tell**. A *false alarm* calls a right pass
-# wrong, a *miss* a wrong pass right; "cannot tell" is neither. Both rates of our first oracle, on right passes of day 3
-# and on the careless ones:
+# wrong, a *miss* a wrong pass right; "cannot tell" is neither. Alarms of our first oracle, on right passes of day 3 and
+# on the careless ones:
 
 # %%
 from passlab.fx.stages import STAGES
@@ -415,9 +415,9 @@ print(f"alarms on careless ones: {hits}")
 # %% [markdown]
 # ## A law as an oracle · stretch
 #
-# Suppose that there is only one compiler, and no eager mode to compare it with. Then compare the compiler with itself,
-# which is *metamorphic* testing: tanh is odd, so tanh(x) = −tanh(−x). A compiler that gets two results for the two sides
-# is wrong on at least one of them:
+# Suppose that there is only one compiler, and no eager mode to compare it with. Then compare the compiler with itself.
+# This is *metamorphic* testing. tanh is odd, so tanh(x) = −tanh(−x), and a compiler that gets different results for the
+# two sides is wrong on at least one of them:
 
 
 # %%
@@ -447,14 +447,15 @@ for name, variant in variants.items():
     )
 
 # %% [markdown]
-# Only the first law moves a number to another place of tanh, so only it sees this fault. A good law changes *what* the
-# compiler computes: the sign, the order of operands or rows, how often a value is read, which operations are
-# neighbours. EMI, above, is the same idea: change what must not matter.
+# Only the first law evaluates tanh at other numbers, so only it sees this fault. A good law changes *what* the compiler
+# computes: the sign, the order of operands or rows, how often a value is read, which operations are neighbours. EMI,
+# above, is the same idea: change what must not matter.
 #
 # ## Shrinking
 #
 # A failure of forty operations is a riddle. *Delta debugging* makes it smaller: try an edit, keep it if the failure is
-# still there, and go on until no edit is kept. On lists one leaves elements out; on graphs there are better edits:
+# still there, and go on until no edit is kept. In a list, the edits leave out elements; in a graph there are better
+# ones:
 #
 # - return an **inner node**, and nothing else: what does not lead to it goes away
 # - return the **operands** of what is returned, without the last operation
@@ -593,19 +594,20 @@ assert all(first == same for first, same, _ in rows)
 # ## Two faults or one? · stretch
 #
 # A night of fuzzing leaves thousands of failures of a few faults. What they share after shrinking is their
-# **signature**: of an error, the message without its numbers; of other failures, that something is left that writes, or
-# else the keywords, or else the types of numbers of calls that occur twice, or else the names of the operations. `hunt`
-# does all of it: it draws, compares, shrinks, and puts failures of one signature together.
+# **signature**: for an error, the message without its numbers; for other failures, the first of these that the small
+# graph has: effects, such as writes; keywords; calls that occur twice, with the types of their numbers; and otherwise
+# the names of its operations. `hunt` does all of this: it draws, compares, shrinks, and puts failures of one signature
+# together.
 
 # %%
 target = Target("careless", "The same function.", lambda gm, inputs: careless_cse(gm))
 for fault in hunt(target, graphs=60, size=10):
-    print(f"{len(fault.seeds)} failures: {fault.kind:7}", ", ".join(fault.operations))
+    print(f"{len(fault.seeds)} × {fault.kind:7}", ", ".join(fault.operations))
 
 # %% [markdown]
-# A signature can be wrong in both ways. Here one cause, keywords that are not compared, has a class for each set of
-# keywords; and two faults in one kernel would share a class. Where you can look inside, compare *where the
-# first wrong value was computed*: that is exercise 5.
+# A signature can be wrong in both ways. It can split a fault: here one cause, keywords that are not compared, has a
+# class for each set of keywords. And it can merge two: two faults in one kernel would share a class. Where you can look
+# inside, compare *where the first wrong value was computed*: that is exercise 5.
 #
 # ## Real compilers
 #
@@ -690,7 +692,7 @@ for name in ["inductor", "onnx", "iree"]:
 # %%
 for name, graphs in {"cse": 60, "const-fold": 20, "onnx-traced": 30}.items():
     faults = hunt(name, graphs=graphs, size=8)
-    print(f"{name}: {len(faults)} signatures in {graphs} graphs")
+    print(f"{name}: signatures in {graphs} graphs: {len(faults)}")
     for fault in faults[:3]:
         print(
             f"    {fault.kind} with {', '.join(fault.operations)}: {fault.message[:70]}"

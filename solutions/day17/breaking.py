@@ -40,8 +40,8 @@ from passlab.given.day17.shrink import values_of
 # ## 1 · An oracle
 #
 # Two programs, before and after a pass, and inputs. Did the pass change what the program computes? Say `"same"`,
-# `"different"` or `"cannot tell"`, by these rules, in this order. Each run works on copies: of a program and of its inputs,
-# in which what shares memory shares it still (`copy.deepcopy` of both together).
+# `"different"` or `"cannot tell"`, by these rules, in this order. Each run works on copies of a program and of its
+# inputs, made by one `copy.deepcopy` of both together: what shares memory must still share it.
 #
 # | rule | then |
 # |---|---|
@@ -322,9 +322,9 @@ check("day17.shrink", shrink)
 # %% [markdown]
 # ## 4 · A law as an oracle · stretch
 #
-# Here is a compiler, and no second one to compare with; eager is not there, either. So each program is written in other
-# ways. The compiler compiles all of them, they run on the same inputs, and a result that differs from that of the first
-# program exposes a fault. A faulty compiler is wrong in one of these places only, and there always:
+# Here is a compiler, and no second one to compare it with; there is no eager mode, either. So each program is written
+# in other ways. The compiler compiles all of them, they run on the same inputs, and a result that differs from that of
+# the first program exposes a fault. A faulty compiler is wrong in only one of these places, and is always wrong there:
 #
 # | operation (functions of torch) | where its results are wrong |
 # |---|---|
@@ -404,7 +404,7 @@ check("day17.metamorphic", variants)
 # ## 5 · One class for each fault · stretch
 #
 # A search has left you many failures of one compiler. How many faults are they? You cannot run the compiler, but each
-# failure tells what it left behind. A failure is a dictionary:
+# failure records what the compiler computed. A failure is a dictionary:
 #
 # | key | what it is |
 # |---|---|
@@ -484,9 +484,9 @@ check("day17.triage", triage)
 # %% [markdown]
 # ## 6 · A fault in torch · stretch
 #
-# Five passes of torch, as they are in the version that you have, and each with a fault or more: find it. The passes are
-# the targets of `passlab.hunt`: `TARGETS["cse"].apply(gm, inputs)` runs one on a graph that it may change, and
-# `TARGETS["cse"].promise` says what is promised.
+# Here are five passes of torch, as they are in the version that you have. Each has at least one fault: find it. The
+# passes are the targets of `passlab.hunt`: `TARGETS["cse"].apply(gm, inputs)` runs one on a graph that it may change,
+# and `TARGETS["cse"].promise` says what is promised.
 #
 # | target | the pass | operations of a small graph | `without` may have |
 # |---|---|---|---|
