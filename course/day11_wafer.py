@@ -185,8 +185,8 @@ for (row, column), name in np.ndenumerate(best):
         plt.Rectangle((column - 0.5, row - 0.5), 0.96, 0.96, color=colours[name], lw=0)
     )
 for name in names:
-    row, column = np.argwhere(best == name).mean(0)
-    axes.text(column, row, name, ha="center", va="center", color="white", weight="bold")
+    axes.scatter([], [], marker="s", s=80, color=colours[name], label=name)
+axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 axes.set(
     xlim=(-0.5, 13.5),
     ylim=(-0.5, 7.5),
