@@ -443,7 +443,7 @@ for number, name in enumerate(listed):
     axes.errorbar(*point, xerr=spread[name] / 2, color="#BBBBBB", zorder=1)
     axes.scatter(*point, color="#0072B2" if name in front else "#777777", zorder=3)
     axes.annotate(
-        letters[name], point, (-3, 8 + 11 * (number % 3)), textcoords="offset points"
+        letters[name], point, (4, 6 + 11 * (number % 3)), textcoords="offset points"
     )
 axes.step([share[n] for n in front], [peaks[n] for n in front], where="post", zorder=2)
 axes.set(xlabel="time, as a share of the first", ylabel="peak memory, MiB")
