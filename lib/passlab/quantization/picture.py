@@ -142,7 +142,7 @@ def _clipping(
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.set_title(head, loc="left", fontsize=8.5)
     panels[0].set_ylabel("mean squared error")
-    panels[-1].legend(frameon=False, fontsize=8)
+    panels[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
     return fig
 
 
