@@ -200,7 +200,9 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
     propagate, log.handlers, log.propagate = log.propagate, [last], False
     try:
         converter.start()
-    except NbGraderException:
+    except NbGraderException as error:
+        if isinstance(error.__context__, DBAPIError):
+            raise unusable(config, error.__context__) from None
         reason = last.reason()
         if _OF_DATABASE.match(reason):  # not nbgrader's reason
             raise StorageError(f"The gradebook {place(config)} cannot be used: {reason}.") from None
