@@ -216,31 +216,31 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
 def prepare(config: Config, more: MetaData | None = None) -> None:
     """Create nbgrader's tables and those in `more` if they are missing. Raises GradebookError if the database fails."""
     course = CourseDirectory(config=config)
-    for attempt in range(5):
-        try:
-            with locks.naming_holders(place(config), WAIT):
-                _check_encoding(config, course.db_url)
-                _note_version(course.db_url)
-                with Gradebook(course.db_url, course.course_id) as gradebook:
-                    if more:
-                        more.create_all(gradebook.engine)
-            return
-        except DBAPIError as error:  # another process may be creating the same tables: try again
-            if attempt == 4 or _is_locked(error):
-                raise unusable(config, error) from None
-            time.sleep(0.1 * attempt)
-
-
-def _check_encoding(config: Config, db_url: str) -> None:
-    """Raise GradebookError for a database of a server that cannot store any text."""
-    if make_url(db_url).get_backend_name() != "postgresql":
-        return
-    engine = create_engine(db_url)
+    engine = create_engine(course.db_url)
     try:
-        with engine.connect() as connection:
-            encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+        for attempt in range(5):
+            try:
+                with locks.naming_holders(place(config), WAIT):
+                    _check_encoding(config, engine)
+                    _note_version(engine)
+                    with Gradebook(course.db_url, course.course_id) as gradebook:
+                        if more:
+                            more.create_all(gradebook.engine)
+                return
+            except DBAPIError as error:  # another process may be creating the same tables: try again
+                if attempt == 4 or _is_locked(error):
+                    raise unusable(config, error) from None
+                time.sleep(0.1 * attempt)
     finally:
         engine.dispose()
+
+
+def _check_encoding(config: Config, engine: Engine) -> None:
+    """Raise GradebookError for a database of a server that cannot store any text."""
+    if engine.dialect.name != "postgresql":
+        return
+    with engine.connect() as connection:
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
         raise GradebookError(
             f"The gradebook {place(config)} has the encoding {encoding}, which cannot hold every name and message. "
@@ -248,23 +248,20 @@ def _check_encoding(config: Config, db_url: str) -> None:
         )
 
 
-def _note_version(db_url: str) -> None:
+def _note_version(engine: Engine) -> None:
     """Write the version of nbgrader's tables into an empty database. nbgrader itself would start a program for it.
 
     (That program, `alembic heads`, takes three seconds, as it imports all of nbgrader and Jupyter.)
     """
     from alembic.script import ScriptDirectory
 
-    engine = create_engine(db_url)
-    try:
-        if not inspect(engine).get_table_names():
-            table = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
-            with engine.begin() as connection:
-                table.create(connection)
-                head = ScriptDirectory(ALEMBIC_DIR).get_current_head()
-                connection.execute(table.insert().values(version_num=head))
-    finally:
-        engine.dispose()
+    if inspect(engine).get_table_names():
+        return
+    table = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
+    with engine.begin() as connection:
+        table.create(connection)
+        head = ScriptDirectory(ALEMBIC_DIR).get_current_head()
+        connection.execute(table.insert().values(version_num=head))
 
 
 class WritesAtOnce(Gradebook):
