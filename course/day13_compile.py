@@ -402,8 +402,8 @@ print(small.backward.code.strip())
 #
 # ## Decompositions · stretch
 #
-# A compiler that knew each operation of ATen would never be finished, so most are taken apart into its *core*, or even
-# less. A decomposition is a Python function of tensors, traced in place of the operation:
+# A compiler that knew each operation of ATen would never be finished, so most are taken apart into a small *core*. A
+# decomposition is a Python function of tensors, traced in place of the operation:
 
 # %%
 from torch._decomp import core_aten_decompositions
@@ -437,8 +437,8 @@ equivalent(whole, parts, arguments)
 # %% [markdown]
 # `silu` is taken apart; `native_layer_norm` is in the core, and stays.
 #
-# A decomposition must also be as accurate in float32. The logarithm of a sum of exponentials overflows if it is written
-# as its definition; subtracting the maximum first does not:
+# A decomposition must also be accurate in float32. The logarithm of a sum of exponentials overflows if it is written as
+# its definition; subtracting the maximum first does not:
 
 # %%
 x = torch.tensor([[1000.0, 1000.0], [-1000.0, -1001.0]])
