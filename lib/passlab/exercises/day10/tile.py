@@ -104,7 +104,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     (ratio,) = ratios
     times = f"Your loops for {task.name} take {seconds(took)}, the loops as they are written {seconds(took * ratio)}"
     lacking = _unmarked(function)
-    slow = f"{times}: it must be at least {SOME:g} times as fast to count as a schedule."
+    slow = f"{lacking} Mend that, or be at least {SOME:g} times as fast. {times}."
     yield Finding("did", not lacking or ratio >= SOME, slow)
     short = "" if ratio >= target else f"{times}: {ratio:.1f} times as fast; at least {target:g} times is required."
     short = lacking or short
