@@ -125,7 +125,8 @@ check("day11.cost", five_numbers)
 #
 # Find a rectangle for each operation so that no core holds more than its memory. Rectangles may overlap: then a core
 # holds parts of several operations. An operation that fits on one core by itself stays whole: its rectangle is 1 × 1.
-# On some grids every operation can have cores of its own; on others, operations must share cores.
+# On some grids every operation can have cores of its own: these cases decide whether your answer is complete. On
+# others, operations must share cores: these decide whether it is efficient.
 
 # %%
 OPERATIONS = [

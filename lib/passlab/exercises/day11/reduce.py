@@ -52,10 +52,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     near = cycles <= ALLOWED * least
     children = [value.count(core) for core in range(cores)]
     busy = children.index(max(children))
+    queue = ", one after the other" * (children[busy] > 1)
     slow = (
         f"{case.name}: your tree takes {cycles} cycles, the bound is {least:.1f}, and {ALLOWED * least:.1f} are "
-        f"allowed. Core {busy} receives {plural(children[busy], 'message')}, one after the other; the longest chain "
-        f"has {_depth(value)}."
+        f"allowed. Core {busy} receives {plural(children[busy], 'message')}{queue}; the longest chain has "
+        f"{_depth(value)}."
     )
     yield Finding("did" if words < cores else "cost", near, "" if near else slow)
 
