@@ -133,7 +133,7 @@ buffers = torch.empty(2, 65536, 256)
 
 
 def five_into(first, second, x, scale, shift):
-    """The same five kernels, with memory that is there already."""
+    """The same five kernels, into memory that is already allocated."""
     torch.mul(x, scale, out=first)
     torch.add(first, shift, out=second)
     torch.clamp_min(second, 0, out=first)
@@ -977,8 +977,8 @@ else:
 # %% [markdown]
 # ## Measured · stretch
 #
-# Sixteen million floats, four candidates: eager torch, the kernel, the same into memory that is there already, and
-# `torch.compile`, which fuses by its own rules. And a copy, which moves the least bytes that any of them could.
+# Sixteen million floats, five candidates: eager torch, the kernel, both of them into memory that is already allocated,
+# and `torch.compile`, which fuses by its own rules. And a copy, which moves the fewest bytes that any of them could.
 
 # %%
 fused_five = kernels.fused(five, whole)
@@ -1051,7 +1051,7 @@ def layer(n):
 def loops(order, fuse_at):
     """The layer with the product's loops in this order.
 
-    Bias and relu are inside of one of them, or after all.
+    Bias and relu are inside one of them, or after all of them.
     """
     schedule = tvm.s_tir.Schedule(layer(size))
     product, relu = schedule.get_sblock("product"), schedule.get_sblock("relu")
