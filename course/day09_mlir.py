@@ -106,7 +106,7 @@ print(
 print(
     "read by",
     [use.operation.name for use in add.result.uses],
-    "  inside of",
+    "  inside",
     add.parent_op().name,
 )
 assert add.lhs.owner is loop.body.block and add.parent_op() is loop
@@ -859,7 +859,7 @@ def scheduled(*lines):
 
 
 inner = next(op for op in scheduled(TILE).walk() if op.name == "linalg.matmul")
-print("the product inside of the loops:", *(operand.type for operand in inner.operands))
+print("the product inside the loops:", *(operand.type for operand in inner.operands))
 assert [tuple(operand.type.get_shape()) for operand in inner.operands] == [
     (32, 128),
     (128, 128),

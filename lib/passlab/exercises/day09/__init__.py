@@ -120,7 +120,7 @@ EXERCISES = (
         minutes=55,
         stretch=True,
         hints=(
-            "Work on one operation at a time, with a Builder in front of it: first the numbers, then a loop inside of "
+            "Work on one operation at a time, with a Builder in front of it: first the numbers, then a loop inside "
             "the loop before, then what a turn does. Remember the argument of each loop's block: these are the turn.",
             "A dictionary from values of the body to values in the loop does the copying: put in what each argument "
             "and each linalg.index means, then inner.clone(means) translates the operands and notes the results.",
