@@ -770,8 +770,8 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
     Not touched: another constant, sign, power or operand; a call with options
          (alpha=2); integers; a formula with values in it that the program writes into.
     The core: the erf form alone, written (0.5 * x) * (1 + torch.erf(x / √2)) in Python
-         operators, with √2 a number. The operands of + and * may stand either way
-         round; there are no integers and no writes.
+         operators, with √2 a number. The operands of + and * may be in either
+         order; there are no integers and no writes.
 
     Example:  s = x * 0.7071067811865476;  e = erf(s);  p = e + 1;  h = x * p;
               y = h / 2     becomes     y = F.gelu(x)
