@@ -637,8 +637,8 @@ def fast(
            off, the latter need not be.
          - From one turn of the vector to the next, each subscript stays, or the last
            one grows by 1: C[3, 8], C[3, 9], …
-         `complete`: the last two hold, or it is at least 1.5 times as fast; `efficient`:
-         all three hold.
+         `complete`: the third holds for the innermost loop, a vector or not, and it has
+         at least 4 turns; `efficient`: all three hold.
     Stays: the result, for all sizes, odd ones too. Every iteration has one time, no two
          have the same, and each runs after those that it depends on; in a loop that is
          parallel or a vector, no turn depends on another.

@@ -43,6 +43,7 @@ BROKEN = {
             "same",
             "The loop of dimension 3 must not be marked parallel: T[0, 0, 0] must run before T[0, 0, 1]",
         ),
+        "two turns along memory": ("did", "has 2 turns; along memory, 4 or more are required."),
     },
     "day10.tvm": {
         "nothing": (
@@ -98,7 +99,8 @@ def test_an_order_that_is_given_is_accepted_where_none_was_asked(in_own_process)
 def lost_first(exercise_id, name):
     exercise = exercises.find(exercise_id)
     cases = exercise.cases()
-    number = {"day10.generate": 3, "day10.tile": 2, "day10.tvm": int(name == "another statement")}[exercise_id]
+    tile = 0 if name == "two turns along memory" else 2
+    number = {"day10.generate": 3, "day10.tile": tile, "day10.tvm": int(name == "another statement")}[exercise_id]
     failure = judge(exercise, ANSWERS[exercise_id](name), [cases[number]]).failure
     return failure.verdict, failure.message
 
@@ -145,6 +147,7 @@ def of_tile(name):
         "iterations dropped": (order.replace(" }", " : k > 0 }"), {}),
         "backwards": (order.replace("1, k", "1, -k"), {}),
         "a race": ("{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] }", {"parallel": [3]}),
+        "two turns along memory": ("{ S[i, j] -> [i, 0, 0, 0, j]; T[i, j, k] -> [i, 1, floor(j/2), k, j] }", {}),
     }[name]
     return lambda program, sizes: value
 
