@@ -116,6 +116,8 @@ def unread(m: Any, x: fx.Proxy) -> fx.Proxy:
 
 
 EVERYTHING = ("same", "did", "spared")
+#: What a case decides in which no call is safe: an empty plan would be complete there without a look.
+UNSAFE = ("same", "spared")
 
 
 def hidden(seed: int) -> list[Case]:
@@ -140,8 +142,8 @@ def hidden(seed: int) -> list[Case]:
     nets = {"first": layer(rows(6, 4, 30)), "second": layer(rows(5, 6, 30)), "third": layer(rows(1, 5, 30))}
     return [
         *cases_in(__name__),
-        planned("far below zero", graph(below, (2, 3)), *EVERYTHING, x=(-rng.uniform(70, 90), 5.0)),
-        planned("a negative input", graph(below, (2, 3)), *EVERYTHING, x=(-rng.uniform(70, 90), -65.0)),
+        planned("far below zero", graph(below, (2, 3)), *UNSAFE, x=(-rng.uniform(70, 90), 5.0)),
+        planned("a negative input", graph(below, (2, 3)), *UNSAFE, x=(-rng.uniform(70, 90), -65.0)),
         planned("between 60,000 and 65,504", graph(near_the_end, (2, 3)), "did", "spared", x=(-1.0, 1.0)),
         planned("out of the range, and back", graph(there_and_back, (2, 3)), *EVERYTHING, x=(-1.0, 1.0)),
         planned(
@@ -198,7 +200,7 @@ def hidden(seed: int) -> list[Case]:
         planned(
             "a layer with negative operands",
             graph(one_layer, (2, 4), first=layer(diagonal)),
-            *EVERYTHING,
+            *UNSAFE,
             x=(-2.9, 0.5),
         ),
         planned("means", graph(averages, (8, many)), "did", "spared", x=(-rng.uniform(35, 50), 1.0)),
