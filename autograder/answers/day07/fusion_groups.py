@@ -215,8 +215,12 @@ ONE = (
 )
 
 
-def plain_tree(seed: int) -> Build:
-    """Return a tree of about twenty calls, each of which has one reader."""
+def plain_tree(seed: int, sums: bool = True) -> Build:
+    """Return a tree of about twenty calls, each of which has one reader.
+
+    sums: without them, it is a small tree, at whose end two calls share a kernel.
+    """
+    operators, count = (ONE, 20) if sums else (ONE[:-2], 6)
 
     def tree(rng: random.Random, x: relay.Expr, size: int) -> relay.Expr:
         if size < 1:
@@ -224,9 +228,13 @@ def plain_tree(seed: int) -> Build:
         if size > 4 and rng.random() < 0.4:
             share = rng.randrange(2, size - 1)
             return rng.choice((relay.add, relay.maximum))(tree(rng, x, share), tree(rng, x, size - 1 - share))
-        return rng.choice(ONE)(tree(rng, x, size - 1))
+        return rng.choice(operators)(tree(rng, x, size - 1))
 
-    return program(lambda x: tree(random.Random(seed), x, 20), SHAPE)
+    def body(x: relay.Var) -> relay.Expr:
+        y = tree(random.Random(seed), x, count)
+        return y if sums else relay.tanh(relay.nn.relu(y))
+
+    return program(body, SHAPE)
 
 
 @core
@@ -255,6 +263,7 @@ def hidden(seed: int) -> list[Case]:
     return [
         plain_end,
         *(core(groups_case(f"plain: a tree, number {i + 1}", plain_tree(rng.getrandbits(32)))) for i in range(4)),
+        core(groups_case("plain: a tree without sums", plain_tree(seed + 1, sums=False))),
         *(groups_case(name, zoo(name, simplified=True)) for name in TEN_MODELS),
         *(
             _drawn(f"generated, number {i + 1}", generated(rng, rng.randrange(12, 36), *rng.choice(KINDS)), *limit)
