@@ -28,6 +28,7 @@ from passlab.exercises.day04.cost import (
     plain_pairs,
     plain_situations,
     situations,
+    to_three,
     turned,
 )
 from passlab.judge import Case, core
@@ -86,6 +87,18 @@ def keeping(count: int, *steps_and_registers: tuple[float, int]) -> list[Choice]
     ]
 
 
+def plain_few(rng: random.Random) -> list[Choice]:
+    """Return a long tensor, a short one, and exp, which is dear, read three times."""
+    n = rng.randrange(40_000, 120_000, 1000)
+    few = [
+        chained("many elements", rng.randrange(4, 8), n),
+        chained("few elements", rng.randrange(4, 8), rng.randrange(20, 500)),
+        to_three("exp", n // 2),
+    ]
+    rng.shuffle(few)
+    return [Choice(situation, MACHINE) for situation in few]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     slower = rng.choice((0.5, 3.0, 10.0))
@@ -113,6 +126,7 @@ def hidden(seed: int) -> list[Case]:
     rng.shuffle(simple)
     return [
         core(cost_case("plain: one of each kind", plain_choices)),
+        core(cost_case("plain: three choices, drawn", plain_few(random.Random(seed + 1)))),
         core(cost_case("plain: four numbers of the machine decide", simple)),
         core(cost_case("plain: what kernels read and write", plain_bytes(rng))),
         cost_case("one of each kind", choices),
