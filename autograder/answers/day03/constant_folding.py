@@ -306,6 +306,21 @@ def plain_chain(length: int) -> Case:
     return program
 
 
+def plain_drawn(rng: random.Random) -> Case:
+    op = rng.choice((torch.exp, torch.sigmoid, torch.neg, torch.cos))
+
+    @core
+    @case(
+        f"plain: {op.__name__} of a weight, drawn",
+        graph(..., (2, rows := rng.randrange(3, 9)), w=(rows,)),
+        did=[most(op.__name__, 0, NEVER)],
+    )
+    def program(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return torch.tanh(x) * op(m.w)
+
+    return program
+
+
 @core
 @case(
     "plain: two results, and a weight that is read as it is",
@@ -367,6 +382,7 @@ def hidden(seed: int) -> list[Case]:
     return [
         plain_chain(random.Random(seed + 1).randrange(2, 6)),
         plain_two,
+        plain_drawn(random.Random(seed + 2)),
         layer,
         by_name,
         through_a_view,
