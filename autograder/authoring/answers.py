@@ -38,7 +38,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -177,16 +177,19 @@ def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
     """Return the hidden cases of an exercise, drawn from `seed`. Raises KeyError for an exercise that has none."""
     exercise = exercises.find(exercise_id)
     home = _module(exercise.id)
-    if home and hasattr(home, "hidden"):
-        cases = list(home.hidden(seed))
-    else:
-        cases = cases_in(home.__name__, seed) if home else []
+    cases = _cases_of(home, seed) if home else ()
     if exercises.is_core(exercise.id):
-        cases = [case for case in cases if case.core]
+        cases = tuple(case for case in cases if case.core)
     if not cases:
         path = module_name(exercise.id).replace(".", "/")
         raise KeyError(f"{exercise.id} has no hidden cases. Write them in {path}.py, above their programs.")
-    return cases
+    return list(cases)
+
+
+@lru_cache(maxsize=1)
+def _cases_of(home: ModuleType, seed: int) -> tuple[Case, ...]:
+    """Return the cases of a module. A core and its whole exercise, asked for one after the other, share them."""
+    return tuple(home.hidden(seed) if hasattr(home, "hidden") else cases_in(home.__name__, seed))
 
 
 def trial_seed(seed: int) -> int:
