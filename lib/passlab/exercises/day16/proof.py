@@ -99,26 +99,35 @@ def places(term: Term, place: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]
         yield from places(operand, (*place, number))
 
 
-def neighbours(laws: Sequence[Law], term: Term) -> list[Term]:
-    """Return the terms that are one step away; since a step can be read backwards, those from which it is one step."""
-    near: dict[Term, None] = {}
-    for place in places(term):
-        for law in laws:
-            for back in (False, True):
-                if (part := rewritten(at(term, place), law, back)) is not None:
-                    near.setdefault(at(term, place, part))
-    return list(near)
+#: Term → the terms that are one step away, for one list of laws.
+Known = dict[Term, tuple[Term, ...]]
+
+
+def neighbours(laws: Sequence[Law], term: Term, known: Known | None = None) -> tuple[Term, ...]:
+    """Return the terms that are one step away; since a step can be read backwards, those from which it is one step.
+
+    known: those of terms and parts so far; most parts occur in many terms. The new ones are added.
+    """
+    known = {} if known is None else known
+    if term not in known:
+        whole = (rewritten(term, law, back) for law in laws for back in (False, True))
+        near = dict.fromkeys(new for new in whole if new is not None)
+        for number, operand in enumerate(term[1:], 1):
+            before, after = term[:number], term[number + 1 :]
+            near |= dict.fromkeys((*before, new, *after) for new in neighbours(laws, operand, known))
+        known[term] = tuple(near)
+    return known[term]
 
 
 def provable(laws: Sequence[Law], start: Term, end: Term, most: int) -> bool:
     """Return whether at most `most` steps lead from one term to another: a search from both ends."""
-    sides = [{start}, {end}]
-    edges = [{start}, {end}]
+    sides, edges = [{start}, {end}], [{start}, {end}]
+    known: Known = {}
     for _ in range(most):
         if sides[0] & sides[1]:
             break
         one = int(len(edges[1]) < len(edges[0]))
-        edges[one] = {near for term in edges[one] for near in neighbours(laws, term)} - sides[one]
+        edges[one] = {near for term in edges[one] for near in neighbours(laws, term, known)} - sides[one]
         sides[one] |= edges[one]
     return bool(sides[0] & sides[1])
 
