@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import inf, nan
 from typing import Any
 
@@ -242,7 +242,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     else:
         yield Finding("same", not (fault or wrong), fault or wrong, before=gm, after=after)
     if case.asks("cost"):
-        fault = _too_many(case, after)
+        fault = _too_many(case, gm, after)
         yield Finding("cost", not fault, fault, before=gm, after=after)
 
 
@@ -312,17 +312,17 @@ def _gradient(values: Sequence[Any], right: Gradients) -> str:
     return ""
 
 
-@cache
-def _most(case: Case) -> int:
-    """Return how many operations the joint graph of a case may have, worked out once for all who are judged."""
-    own = joint(typed(case.build()[0]))
-    own.graph.eliminate_dead_code()
-    return int(SHARE * operations(own)) + MORE
+#: Case → how many operations its joint graph may have, worked out once for all who are judged.
+_most: dict[Case, int] = {}
 
 
-def _too_many(case: Case, after: fx.GraphModule) -> str:
+def _too_many(case: Case, gm: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return how many operations a joint graph has beyond those that are needed, or ""."""
-    number, limit = operations(after), _most(case)
+    if case not in _most:
+        own = joint(typed(copy.deepcopy(gm)))  # to build the case anew takes far longer than a copy
+        own.graph.eliminate_dead_code()
+        _most[case] = int(SHARE * operations(own)) + MORE
+    number, limit = operations(after), _most[case]
     if number <= limit:
         return ""
     return (
