@@ -39,7 +39,8 @@ from passlab.mlir.imports import from_stablehlo, from_torch
 from passlab.mlir.modules import MISSING, native
 from passlab.notebook import beside
 
-# torch.onnx would report that torchvision is missing; torch.export warns about its own code.
+# torch.onnx would report that torchvision is missing;
+# torch.export warns about its own code.
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 warnings.filterwarnings("ignore", ".*torch.jit.*deprecated", DeprecationWarning)

@@ -145,7 +145,7 @@ EXERCISES = (
             "as long as a tile has columns. Do not mark a dimension of k as parallel or vectorize: its sums depend on "
             "each other.",
         ),
-        meaning={"did": "the innermost loop goes along memory, marked as a vector or not"},
+        meaning={"did": "the innermost loop goes along memory"},
         helps={"same": 1, "did": 1, "cost": 2},
         seconds=10.0,
     ),
