@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from passlab.process.forking import settle
+from passlab.process.messages import ClosedError
 
 
 def _run(module: ModuleType, flavour: str, fds: list[int]) -> NoReturn:
@@ -34,6 +35,8 @@ def _run(module: ModuleType, flavour: str, fds: list[int]) -> NoReturn:
         status = 0
     except SystemExit as end:
         print(end.code, file=sys.stderr)
+    except (ClosedError, BrokenPipeError):  # the engine ended meanwhile, and says why itself
+        pass
     except BaseException:
         traceback.print_exc()
     finally:
@@ -53,7 +56,7 @@ def end(pid: int) -> dict[str, float]:
 
 
 def _answer(control: socket.socket, reply: dict[str, float]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # whoever asked has ended, and says why itself
+    with contextlib.suppress(BrokenPipeError):  # the engine has ended, and says why itself
         control.send(json.dumps(reply).encode())
 
 
