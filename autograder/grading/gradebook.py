@@ -216,21 +216,26 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
 def prepare(config: Config, more: MetaData | None = None) -> None:
     """Create nbgrader's tables and those in `more` if they are missing. Raises GradebookError if the database fails."""
     course = CourseDirectory(config=config)
-    engine = create_engine(course.db_url)
+    for attempt in range(5):
+        try:
+            with locks.naming_holders(place(config), WAIT):
+                _check_database(config, course.db_url)
+                with Gradebook(course.db_url, course.course_id) as gradebook:
+                    if more:
+                        more.create_all(gradebook.engine)
+            return
+        except DBAPIError as error:  # another process may be creating the same tables: try again
+            if attempt == 4 or _is_locked(error):
+                raise unusable(config, error) from None
+            time.sleep(0.1 * attempt)
+
+
+def _check_database(config: Config, db_url: str) -> None:
+    """Check a database before nbgrader opens it, and note the version of nbgrader's tables in an empty one."""
+    engine = create_engine(db_url)
     try:
-        for attempt in range(5):
-            try:
-                with locks.naming_holders(place(config), WAIT):
-                    _check_encoding(config, engine)
-                    _note_version(engine)
-                    with Gradebook(course.db_url, course.course_id) as gradebook:
-                        if more:
-                            more.create_all(gradebook.engine)
-                return
-            except DBAPIError as error:  # another process may be creating the same tables: try again
-                if attempt == 4 or _is_locked(error):
-                    raise unusable(config, error) from None
-                time.sleep(0.1 * attempt)
+        _check_encoding(config, engine)
+        _note_version(engine)
     finally:
         engine.dispose()
 
