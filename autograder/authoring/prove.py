@@ -328,13 +328,10 @@ def print_proofs(proofs: list[Proof], as_json: bool, seed: int, seeds: int = 1) 
         rows = [f"{row.name} {row.problem}. {row.message}" for row in proof.rows if row.problem]
         for problem in [*proof.problems, *rows]:
             console.print(f"[red]✗[/] {escape(proof.exercise)}: {escape(problem)}", soft_wrap=True)
-    wrong = [row for proof in proofs for row in proof.rows if row.kind == "wrong"]
+    wrong = [(row.points, proof.total) for proof in proofs for row in proof.rows if row.kind == "wrong"]
     bad = [proof.exercise for proof in proofs if not proof.ok]
-    killed, tries = (
-        sum(r.points < p.total for p in proofs for r in p.rows if r.kind == "wrong"),
-        sum(1 for _ in wrong),
-    )
+    killed, tries = sum(points < total for points, total in wrong), plural(len(wrong), "wrong answer")
     seeds_text = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
-    console.print(f"{len(proofs)} exercises, {seeds_text}: {killed} of {tries} wrong answers fall short.")
+    console.print(f"{plural(len(proofs), 'exercise')}, {seeds_text}: {killed} of {tries} fall short.")
     console.print(f"[red]Not proved: {', '.join(bad)}[/]" if bad else "[green]The proof holds.[/]")
     return 1 if bad else 0

@@ -69,7 +69,9 @@ def measure_machine(device: str = "cpu") -> Machine:
         copying = _best(lambda: target.copy_(source), 1, home)
         computing = _best(lambda: torch.mm(matrix, matrix, out=product), 1, home)
         launching = _best(lambda: torch.neg(element, out=element), 1000, home)
-    name = torch.cuda.get_device_name(home) if home.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    cpu = f"cpu, {threads} thread{'s' * (threads != 1)}"
+    name = torch.cuda.get_device_name(home) if home.type == "cuda" else cpu
     return Machine(2 * source.nbytes / copying, 2 * size**3 / computing, launching, name)
 
 
@@ -77,16 +79,16 @@ def _best(call: Callable[[], object], times: int, device: object, rounds: int = 
     """Return the least seconds of a call."""
     import torch
 
-    def synchronise() -> None:
+    def synchronize() -> None:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
     best = float("inf")
     for _ in range(rounds):
-        synchronise()
+        synchronize()
         start = time.perf_counter()
         for _ in range(times):
             call()
-        synchronise()
+        synchronize()
         best = min(best, (time.perf_counter() - start) / times)
     return best
