@@ -35,7 +35,7 @@ from passlab.judge.verdicts import (
     core,
     drawn,
 )
-from passlab.judge.words import and_more, listed, plural, shown, there_are, times
+from passlab.judge.words import and_more, enough, is_or_are, listed, plural, shown, there_are, times
 
 __all__ = [
     "MEANING",
@@ -59,8 +59,10 @@ __all__ = [
     "conclude",
     "core",
     "drawn",
+    "enough",
     "expecting",
     "function_travels",
+    "is_or_are",
     "judge",
     "judge_outcome",
     "law_of",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from passlab.judge.verdicts import Case, Finding
+from passlab.judge.words import is_or_are
 
 #: With fewer possible wrong claims, an answer may make all of them by one mistake.
 FEW_CLAIMS = 8
@@ -71,7 +72,7 @@ def at_least(limit: int, why: str, amount: str, count: Callable[[Any], int]) -> 
 
     def law(before: Any, after: Any) -> str | None:
         number = count(after)
-        return None if number >= limit else f"{why} Of {amount}, {number} {'is' if number == 1 else 'are'} left."
+        return None if number >= limit else f"{why} Of {amount}, {number} {is_or_are(number)} left."
 
     return law
 

@@ -11,9 +11,19 @@ def plural(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def is_or_are(number: int) -> str:
+    """Return the form of "to be" for so many."""
+    return "is" if number == 1 else "are"
+
+
 def there_are(number: int, one: str) -> str:
     """Return "There is 1 pair", "There are 2 pairs"."""
-    return f"There {'is' if number == 1 else 'are'} {plural(number, one)}"
+    return f"There {is_or_are(number)} {plural(number, one)}"
+
+
+def enough(number: int) -> str:
+    """Return "1 is enough", "2 are enough"."""
+    return f"{number} {is_or_are(number)} enough"
 
 
 def times(number: int) -> str:

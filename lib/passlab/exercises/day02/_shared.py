@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from passlab.fx.cases import seeded
 from passlab.fx.nodes import op_name
 from passlab.fx.ops import ConvReLU2d, conv2d_relu
-from passlab.judge import Case, plural
+from passlab.judge import Case, enough, plural
 
 
 class _Tracer(fx.Tracer):
@@ -114,6 +114,6 @@ def leftovers(before: fx.GraphModule, after: fx.GraphModule, removed: int, done:
     if dead:
         return f"{dead[0]} is still in the graph although it is unused. Erase the nodes that you {done}."
     return (
-        f"The graph has {len(after.graph.nodes)} nodes; {len(before.graph.nodes) - removed} are enough: "
+        f"The graph has {len(after.graph.nodes)} nodes; {enough(len(before.graph.nodes) - removed)}: "
         f"every match should replace two nodes by one."
     )

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import Program
 from passlab.fx.suspects import SUSPECTS
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, enough, plural
 from passlab.judge.forms import excerpt, why_not_a_list, why_not_of_type
 
 #: A counterexample larger than this explains little.
@@ -89,7 +89,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", True)
     calls = sum(n.op.startswith("call_") for n in before.graph.nodes)
     message = (
-        f"{plural(calls, 'call')} in your graph; {MOST_CALLS} are enough. A small counterexample shows the reason best."
+        f"{plural(calls, 'call')} in your graph; {enough(MOST_CALLS)}. A small counterexample shows the reason best."
     )
     yield Finding("cost", calls <= MOST_CALLS, "" if calls <= MOST_CALLS else message, before=before)
     after = rebuild(gm)

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from passlab.exercises.day02._shared import Rewrite, leftovers, ops, others, program, rewrite_case
 from passlab.fx.judge import judge_pass, rebuild
 from passlab.fx.ops import ConvReLU2d
-from passlab.judge import Case, Finding, core, plural
+from passlab.judge import Case, Finding, core, is_or_are, plural
 
 
 def batch_norm(channels: int, **options: Any) -> nn.BatchNorm2d:
@@ -63,7 +63,7 @@ def _folded(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | 
     if rest <= 0:
         return None
     pairs = ", ".join(case.expect.matches)
-    left = f"{rest} {'is' if rest == 1 else 'are'} left"
+    left = f"{rest} {is_or_are(rest)} left"
     return f"{plural(len(case.expect.matches), 'batch norm')} can be folded here ({pairs}); {left}."
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, is_or_are
 from passlab.relax import relax, tvm
 from passlab.relax.cases import case, module, op
 from passlab.tvm.judge import bindings, counts, functions, judge_pass
@@ -94,11 +94,11 @@ def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None
         return f"Expected {_calls(limit, SILU)}; there {_are(count)}: not every product with a sigmoid is a silu."
     keep = sum(map(_alive, functions(before).values()))
     if (count := counts(after)[SIGMOID]) < keep:
-        return f"{_calls(keep, SIGMOID)} {'is' if keep == 1 else 'are'} still used elsewhere; {count} left."
+        return f"{_calls(keep, SIGMOID)} {is_or_are(keep)} still used elsewhere; {count} left."
     old, new = (Counter({o: n for o, n in counts(m).items() if o not in _MINE}) for m in (before, after))
     products = counts(before)[MULTIPLY] - sum(len(matches(f)) for f in functions(before).values())
     if (count := counts(after)[MULTIPLY]) < products:
-        return f"{_calls(products, MULTIPLY)} {'is' if products == 1 else 'are'} not a silu; {count} left."
+        return f"{_calls(products, MULTIPLY)} {is_or_are(products)} not a silu; {count} left."
     if old != new:
         changed = min(o for o in old.keys() | new.keys() if old[o] != new[o])
         return f"{_calls(old[changed], changed)} became {new[changed]}; the pass must not touch this operator."
@@ -125,7 +125,7 @@ def _cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     keep = sum(map(_alive, functions(before).values()))
     count = counts(after)[SIGMOID]
     if count > keep:
-        return f"{_calls(count, SIGMOID)} {'is' if count == 1 else 'are'} left, but only {keep} used. Remove the rest."
+        return f"{_calls(count, SIGMOID)} {is_or_are(count)} left, but only {keep} used. Remove the rest."
     return None
 
 
@@ -137,7 +137,7 @@ def _calls(number: int, operator: str) -> str:
 
 
 def _are(number: int) -> str:
-    return "is 1" if number == 1 else f"are {number}" if number else "are none"
+    return f"{is_or_are(number)} {number or 'none'}"
 
 
 _judge_pass = judge_pass(_did, _spared, _cost, kinds=())

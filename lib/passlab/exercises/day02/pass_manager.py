@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx
 
 from passlab.given.day02.pass_manager import ANALYSES, Scenario, Step, done_by, graph_of, size
-from passlab.judge import Case, Finding, core
+from passlab.judge import Case, Finding, core, enough
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _costly(expect: Managed, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if expect.analyses is not None and count > expect.analyses:
         yield (
             "cost",
-            f"{count} analyses were computed; {expect.analyses} are enough. "
+            f"{count} analyses were computed; {enough(expect.analyses)}. "
             f"Compute an analysis when a pass requires it, and keep it as long as the passes preserve it.",
         )
 

@@ -12,7 +12,7 @@ from torch import fx, nn
 from passlab.fx.cases import graph, live
 from passlab.fx.judge import judge_pass
 from passlab.fx.layout import ANY, NCHW, NHWC, clashes, converts, wants
-from passlab.judge import Case, Finding, as_decorator, core, listed, plural
+from passlab.judge import Case, Finding, as_decorator, core, enough, listed, plural
 
 
 def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -40,7 +40,7 @@ def _few_conversions(before: fx.GraphModule, after: fx.GraphModule, case: Case) 
     if len(conversions) <= case.expect:
         return None
     return (
-        f"{plural(len(conversions), 'conversion')}: {listed(conversions)}. {case.expect} are enough: "
+        f"{plural(len(conversions), 'conversion')}: {listed(conversions)}. {enough(case.expect)}: "
         f"convert an image once, however many consumers it has, and choose the layout of ops that take any."
     )
 

@@ -11,7 +11,7 @@ from passlab.exercises.day03.pipeline import SWEEP
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import Program
 from passlab.fx.stages import STAGES
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, enough, plural
 
 
 def budget(rounds: int) -> int:
@@ -52,9 +52,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     sentence = f"{stuck} Every stage has to find something to remove in every sweep." if stuck else ""
     yield Finding("did", not stuck, sentence, before=before, after=rebuilt)
     size, limit = len(before.graph.nodes), budget(rounds)
-    sentence = (
-        "" if size <= limit else f"The program has {size} nodes; {limit} are enough for {plural(rounds, 'sweep')}."
-    )
+    sentence = "" if size <= limit else f"The program has {size} nodes; {enough(limit)} for {plural(rounds, 'sweep')}."
     yield Finding("cost", not sentence, sentence, before=before)
 
 

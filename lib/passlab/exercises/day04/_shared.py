@@ -9,7 +9,7 @@ from torch import fx
 
 from passlab.fx.cases import live, parameters
 from passlab.fx.nodes import op_name
-from passlab.judge import listed, plural
+from passlab.judge import enough, listed, plural
 from passlab.judge.expect import Expectation
 from passlab.judge.forms import why_not_a_name
 
@@ -36,11 +36,6 @@ def why_not_a_call(gm: fx.GraphModule) -> Callable[[Any], str]:
         return tail or ("" if op_of[name].startswith("call_") else "which is not an operation")
 
     return why_not
-
-
-def enough(number: int) -> str:
-    """Return "1 is enough", "2 are enough"."""
-    return f"{number} {'is' if number == 1 else 'are'} enough"
 
 
 def calls(number: int, why: str) -> Expectation:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from passlab.exercises.day04._shared import calls, replaced
 from passlab.fx.cases import case, expecting, graph, live
 from passlab.fx.nodes import op_name
-from passlab.judge import Case, listed, plural
+from passlab.judge import Case, is_or_are, listed, plural
 from passlab.judge.expect import Expectation
 
 #: Where scores are infinite or NaN the law of attention promises nothing; where they are huge, the last bit of a score
@@ -33,7 +33,7 @@ def attention_made(number: int, why: str) -> Expectation:
         if count >= number:
             return None
         rest = [n for n in live(after) if op_name(n, after).lower() == "softmax"]
-        still = f" {listed(rest)} {'is' if len(rest) == 1 else 'are'} still in the graph." if rest else ""
+        still = f" {listed(rest)} {is_or_are(len(rest))} still in the graph." if rest else ""
         return f"{plural(number, 'attention')} can be fused here; {count} became one op. {why}{still}"
 
     return law

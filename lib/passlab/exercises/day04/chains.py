@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import fx
 
 from passlab.equivalence import equivalent
-from passlab.exercises.day04._shared import enough, why_not_a_call
+from passlab.exercises.day04._shared import why_not_a_call
 from passlab.fx.cases import graph
 from passlab.fx.effects import EFFECTS, effects, written
 from passlab.fx.patterns import POINTWISE, pattern
-from passlab.judge import Case, Finding, listed, plural
+from passlab.judge import Case, Finding, enough, listed, plural
 from passlab.judge.forms import why_not_groups
 from passlab.kernels import fused
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from passlab.exercises.day05._tasks import drawn, there_and_back, until, wrong_list
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, enough
 from passlab.memory.remat import shortest
 from passlab.memory.tasks import Task, peak, usage, work
 
@@ -27,7 +27,7 @@ def tight(name: str, tasks: Sequence[Task], budget: int) -> Case:
     return Case(name, lambda: (list(tasks), budget), ("valid", "did", "cost"))
 
 
-def enough(name: str, tasks: Sequence[Task]) -> Case:
+def enough_memory(name: str, tasks: Sequence[Task]) -> Case:
     """Return a case whose budget is just what the given order needs: returning that does not decide `did`."""
     budget = peak(tasks, [task.name for task in tasks])
     return Case(name, lambda: (list(tasks), budget), ("valid", "spared"))
@@ -56,9 +56,9 @@ def cases() -> list[Case]:
     chain += [Task(f"b{i}", (*((f"b{i + 1}",) if i < 3 else ()), f"f{i}"), 1, cost=2) for i in (3, 2, 1, 0)]
     return [
         tight("a chain there and back", chain, 14),
-        enough("the same chain, with enough memory", chain),
+        enough_memory("the same chain, with enough memory", chain),
         squeezed_case(rng, "a graph of 7 tasks", 7),
-        enough("a graph with enough memory", there_and_back(rng, 3)),
+        enough_memory("a graph with enough memory", there_and_back(rng, 3)),
     ]
 
 
@@ -82,5 +82,5 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("spared", not twice, message)
     if case.asks("cost"):
         units, least = work(tasks, value), least_work(tuple(tasks), budget)
-        message = f"Your schedule does {units} units of work; {least} are enough for a budget of {budget} bytes."
+        message = f"Your schedule does {units} units of work; {enough(least)} for a budget of {budget} bytes."
         yield Finding("cost", units <= least * ALLOWED, "" if units <= least * ALLOWED else message)

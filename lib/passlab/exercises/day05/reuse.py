@@ -9,7 +9,7 @@ from itertools import combinations
 from math import inf
 from typing import Any
 
-from passlab.judge import Case, Finding, shown
+from passlab.judge import Case, Finding, enough, shown
 from passlab.judge.forms import why_not_a_dict
 
 #: The bytes of all slots may exceed those of the rule in the text by this much.
@@ -223,7 +223,7 @@ def shared(clashes: Iterable[tuple[str, str]]) -> list[Finding]:
 def few(slots: Mapping[str, int], buffers: Mapping[str, Memory]) -> Finding:
     """Return the verdict on the number of slots."""
     used, least = len(set(slots.values())), least_slots(buffers)
-    return Finding("did", used <= least, "" if used <= least else f"You use {used} slots; {least} are enough.")
+    return Finding("did", used <= least, "" if used <= least else f"You use {used} slots; {enough(least)}.")
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from passlab.exercises.day07._shared import LEVEL, NORM, SHAPE, clip_case, conv, named, outside
-from passlab.judge import Case
+from passlab.judge import Case, enough
 from passlab.relay import relay, tvm
 from passlab.relay.cases import attributes_kept, calls, program, tuple_of, typed, weight
 from passlab.relay.dialect import parts_of
@@ -68,7 +68,7 @@ def _norm_cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | N
     if calls <= most:
         return None
     return (
-        f"{calls} operators work on whole tensors, not on vectors of one number per channel; {most} are enough: one "
+        f"{calls} operators work on whole tensors, not on vectors of one number per channel; {enough(most)}: one "
         "multiply and one add for each batch norm, however often its first result is read."
     )
 

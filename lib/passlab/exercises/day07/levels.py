@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from passlab.exercises.day07._shared import Witness
-from passlab.judge import Case, Finding, listed, plural
+from passlab.judge import Case, Finding, is_or_are, listed, plural
 from passlab.relay import relay, tvm
 from passlab.relay.cases import program, weight
 
@@ -42,7 +42,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     difference = f"it runs {at_levels(right.get(name, []))}; your table says {at_levels(value.get(name, []))}"
     if name not in right and not value[name]:
         difference = "it runs at no level, so it is not in the table"
-    others = f" {plural(len(off) - 1, 'other pass', 'other passes')} {'is' if len(off) == 2 else 'are'} wrong, too."
+    others = f" {plural(len(off) - 1, 'other pass', 'other passes')} {is_or_are(len(off) - 1)} wrong, too."
     others = others if len(off) > 1 else ""
     yield Finding("did", False, f"{name}: {difference}.{others}")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case, conv, ladder, named, outside
-from passlab.judge import Case, cases_in, times
+from passlab.judge import Case, cases_in, is_or_are, times
 from passlab.relay import relay, tvm
 from passlab.relay.cases import attributes_kept, calls, number, program, tuple_of, weight
 from passlab.relay.dialect import parts_of
@@ -45,7 +45,7 @@ def _misformed(f: relay.Function) -> str | None:
 def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     rest = [e for e in outside(after["main"]) if named(e, RELU)]
     if rest:
-        left = f"{calls(len(rest), RELU)} {'is' if len(rest) == 1 else 'are'} left"
+        left = f"{calls(len(rest), RELU)} {is_or_are(len(rest))} left"
         return f"Outside the instructions, {left}, but the chip has no relu."
     wrong = next((reason for f in _instructions(after) if (reason := _misformed(f))), None)
     if wrong:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from passlab.exercises.day09._generics import dims, tensor
 from passlab.exercises.day09._passes import judge_pass
-from passlab.judge import Case, Finding, core, listed, plural
+from passlab.judge import Case, Finding, core, is_or_are, listed, plural
 from passlab.judge.expect import Expect
 from passlab.mlir import MLIRError, parse, pipeline
 from passlab.mlir.cases import counts, least
@@ -106,7 +106,7 @@ def _fused_by_mlir(module: ModuleOp) -> list[str]:
 
 
 def _left(generics: list[str]) -> str:
-    return f"{plural(len(generics), 'linalg.generic')} {'is' if len(generics) == 1 else 'are'} left"
+    return f"{plural(len(generics), 'linalg.generic')} {is_or_are(len(generics))} left"
 
 
 def _as_few(before: ModuleOp, after: ModuleOp) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from passlab.equivalence.seeds import own_seed
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, enough, plural
 from passlab.mlir import MLIRError, name_of, parse, verify
 from passlab.mlir.run import run
 
@@ -236,7 +236,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield _same(case, value, modules)
     counts = Counter(name_of(op) for op in value.walk())
     over = [
-        f"The module has {plural(counts[name], name)}; {allowed} are enough."
+        f"The module has {plural(counts[name], name)}; {enough(allowed)}."
         for name, allowed in most(before).items()
         if counts[name] > allowed
     ]

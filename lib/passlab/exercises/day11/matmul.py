@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from passlab.judge import Case, Finding, shown
+from passlab.judge import Case, Finding, enough, shown
 from passlab.judge.forms import why_not_a_list
 from passlab.wafer import Deadlock, Machine
 from passlab.wafer.matmul import Move, blocks_used, cycles, run, shift
@@ -125,6 +125,6 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     own, least = (sum(cycles(machine, step, WORDS) for step in entry) for entry in (steps, shift(n)))
     fault = (
         f"In step {number}, a block of {move.matrix} goes from {move.source} to {move.targets[0]}, over {links} links; "
-        f"{LINKS} are allowed. With blocks of {WORDS} words, your messages take {own} cycles; {least} are enough."
+        f"{LINKS} are allowed. With blocks of {WORDS} words, your messages take {own} cycles; {enough(least)}."
     )
     yield Finding("cost", False, fault)

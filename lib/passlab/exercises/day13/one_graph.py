@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.values import differentiate
 from passlab.given.day13.one_graph import If, While
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, enough, plural
 
 Step = If | While
 #: What both results are the same up to, in float64.
@@ -194,5 +194,5 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     for verdict, message in messages.items():
         yield Finding(verdict, not message, message, after=after)
     number, limit = _number_of_calls(after), 2 * calls(steps)
-    fault = f"The graph has {plural(number, 'call')}; {limit} are enough with every branch in it once."
+    fault = f"The graph has {plural(number, 'call')}; {enough(limit)} with every branch in it once."
     yield Finding("cost", number <= limit, "" if number <= limit else fault, after=after)

@@ -22,7 +22,7 @@ from passlab.fx.judge import why_not_valid
 from passlab.fx.programs import Program
 from passlab.given.day14.backward import call, typed
 from passlab.given.day14.vjp import quietly, without_lifts
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, enough, plural
 
 __all__ = ["call", "cases", "judge"]
 
@@ -326,7 +326,7 @@ def _too_many(case: Case, gm: fx.GraphModule, after: fx.GraphModule) -> str:
     if number <= limit:
         return ""
     return (
-        f"The joint graph has {plural(number, 'operation')}; {limit} are enough. Compute each forward value once, and "
+        f"The joint graph has {plural(number, 'operation')}; {enough(limit)}. Compute each forward value once, and "
         "add up the gradients of a value before they go on to its operands."
     )
 

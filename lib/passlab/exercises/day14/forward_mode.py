@@ -16,7 +16,7 @@ from passlab.exercises.day14.vjp import differentiable, numbers, row
 from passlab.fx.judge import why_not_valid
 from passlab.fx.programs import Program
 from passlab.given.day14.forward_mode import call
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, enough, plural
 
 __all__ = ["call", "cases", "judge"]
 
@@ -129,7 +129,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if case.asks("cost"):
         most, number, old = TIMES * operations(gm) + MORE, operations(after), operations(gm)
         fault = (
-            f"The graph has {plural(number, 'operation')} for {old} of the forward graph; {most} are enough. "
+            f"The graph has {plural(number, 'operation')} for {old} of the forward graph; {enough(most)}. "
             "Let the changes of all inputs travel together, and none where nothing changes."
         )
         fault = fault if number > most else ""

@@ -14,10 +14,10 @@ from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import Program
 from passlab.fx.values import aten_calls
 from passlab.given.day14.optimizer import DEFAULTS
-from passlab.judge import Case, Finding, plural, shown
+from passlab.judge import Case, Finding, enough, plural, shown
 from passlab.judge.forms import why_not_a_list
 
-#: How many tensors an optimiser keeps beside each parameter.
+#: How many tensors an optimizer keeps beside each parameter.
 STATE = {"sgd": 1, "adam": 2}
 #: How many steps are run.
 STEPS = 5
@@ -186,7 +186,7 @@ def started(one: Mapping[str, Any]) -> tuple[Tensor, list[Tensor]]:
 
 
 def by_torch(method: str, one: Mapping[str, Any]) -> list[Tensor]:
-    """Return a parameter after each step of torch's own optimiser, flat."""
+    """Return a parameter after each step of torch's own optimizer, flat."""
     value, gradients = started(one)
     parameter = nn.Parameter(value.clone())
     optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[method]([parameter], **options_of(method, one))
@@ -264,5 +264,4 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("same", not wrong, wrong)
     least = len({key(method, one) for one in params if any(one["gradients"])})
     few = len(value) <= least
-    enough = "1 is enough" if least == 1 else f"{least} are enough"
-    yield Finding("did", few, "" if few else f"Each step starts {plural(len(value), 'kernel')}; {enough}.")
+    yield Finding("did", few, "" if few else f"Each step starts {plural(len(value), 'kernel')}; {enough(least)}.")

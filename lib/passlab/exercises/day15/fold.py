@@ -16,7 +16,7 @@ from passlab.exercises.day15._results import constant_of, why_not_returned
 from passlab.fx.cases import graph, live
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
-from passlab.judge import Case, Finding, there_are
+from passlab.judge import Case, Finding, is_or_are, there_are
 from passlab.quantization import dequantize, integer_conv2d, integer_linear, observe, quantize
 from passlab.quantization.fold import definition, match
 from passlab.quantization.graphs import argument, prune
@@ -200,10 +200,12 @@ def why_float(before: fx.GraphModule, after: fx.GraphModule) -> str:
     nodes = live(after)
     integer = sum(node.target in INTEGER for node in nodes)
     if integer < len(folded):
-        return f"{there_are(integer, 'integer layer')}; {len(folded)} {'is' if len(folded) == 1 else 'are'} possible."
+        return f"{there_are(integer, 'integer layer')}; {len(folded)} {is_or_are(len(folded))} possible."
     old, new = counts(required), counts(nodes)
     excess = next((name for name in new if new[name] > old[name]), None)
-    return f"{there_are(new[excess], f'{excess} node')}; {old[excess]} are needed." if excess else ""
+    if excess is None:
+        return ""
+    return f"{there_are(new[excess], f'{excess} node')}; {old[excess]} {is_or_are(old[excess])} needed."
 
 
 def why_too_much(before: fx.GraphModule, after: fx.GraphModule) -> str:

@@ -15,7 +15,7 @@ from passlab.fx.cases import call, graph, live, read
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
 from passlab.given.day15.pack import linear_int4
-from passlab.judge import Case, Finding, listed, there_are
+from passlab.judge import Case, Finding, enough, listed, there_are
 from passlab.quantization import dequantize, quantize, unpack
 
 #: How far a result may be off, relative to the largest one: sums of floats have no fixed order.
@@ -182,7 +182,7 @@ def why_not_packed(before: fx.GraphModule, after: fx.GraphModule) -> str:
     sizes, least = stored(after), fewest_bytes(before)
     if sum(sizes.values()) > least:
         parts = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        return f"The graph reads {sum(sizes.values())} bytes of constants ({parts}); {least} are enough."
+        return f"The graph reads {sum(sizes.values())} bytes of constants ({parts}); {enough(least)}."
     fused, opened = calls_of(after, linear_int4), calls_of(after, unpack)
     for operand in (operand for node in (*fused, *opened) for operand in node.all_input_nodes):
         if operand.op == "get_attr" and attribute(after, str(operand.target)).dtype == torch.int8:
@@ -190,7 +190,7 @@ def why_not_packed(before: fx.GraphModule, after: fx.GraphModule) -> str:
     if len(fused) < len(fusable(before)):
         return f"{len(fusable(before))} linear layers can read packed weights; {len(fused)} do."
     if len(opened) > unpacked(before):
-        return f"{there_are(len(opened), 'unpack node')}; {unpacked(before)} are enough."
+        return f"{there_are(len(opened), 'unpack node')}; {enough(unpacked(before))}."
     return ""
 
 

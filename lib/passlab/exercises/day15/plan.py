@@ -13,7 +13,7 @@ from torch import Tensor
 
 from passlab.equivalence.seeds import own_seed
 from passlab.given.day15.plan import BITS, bytes_of, quantized
-from passlab.judge import Case, Finding, shown
+from passlab.judge import Case, Finding, enough, shown
 from passlab.judge.forms import why_not_a_list
 
 #: A layer: its weight (outputs, inputs) and its bias.
@@ -157,6 +157,6 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if over:
         return
     nbytes, least = size(layers, value), fewest_bytes(layers, low, high, budget)
-    message = f"The bits {shown(list(value))} are {nbytes} bytes; {least} are enough."
+    message = f"The bits {shown(list(value))} are {nbytes} bytes; {enough(least)}."
     yield Finding("did", nbytes <= math.floor(NEARLY * least), message)
     yield Finding("cost", nbytes <= least, message)

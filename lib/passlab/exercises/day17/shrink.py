@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from passlab.exercises.day17._results import operations, why_not_a_program
 from passlab.given.day17.shrink import OPERATIONS, Compiler, Fault, reason_of
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, enough, plural
 
 UNARY = ("tanh", "sigmoid", "neg", "abs", "sin", "cos", "relu")
 BINARY = ("add", "sub", "mul", "maximum")
@@ -178,6 +178,6 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     unread = next((node.name for node in small.graph.find_nodes(op="placeholder") if not node.users), "")
     yield Finding("spared", not unread, f"Nothing reads the input {unread}.", after=small)
     count, least = operations(small), case.expect
-    message = f"The graph has {plural(count, 'operation')}; {least} are enough to fail for the same reason."
+    message = f"The graph has {plural(count, 'operation')}; {enough(least)} to fail for the same reason."
     yield Finding("did", count <= 2 * least, message, after=small)
     yield Finding("cost", count <= least, message, after=small)
