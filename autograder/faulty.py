@@ -4,7 +4,7 @@
         print(name, why_wrong(apply, gm))              # "day03.cse/no_keywords", and how it fails on gm
 
 They are passes that take and return a GraphModule and promise the same function. An answer that only misses
-optimisations is not faulty. Day 1's swap-relu is not among them: it changes the function on purpose.
+optimizations is not faulty. Day 1's swap-relu is not among them: it changes the function on purpose.
 """
 
 from __future__ import annotations

@@ -545,7 +545,7 @@ if "Relax" in rows:
 # From torch.fx down to StableHLO, more is explicit and there are more nodes; in the row of HLO a compiler has fused
 # them again. The last two rows show one IR before and after its compiler: Relax begins with tensor operators and ends with
 # kernels that write into memory which other nodes have allocated, so it is no longer SSA. No form is best for
-# everything: small operators make fusion easy, large ones make it easy to recognise attention.
+# everything: small operators make fusion easy, large ones make it easy to recognize attention.
 
 # %% [markdown]
 # ## The same node in two graphs · stretch

@@ -41,7 +41,7 @@ from passlab.notebook import beside
 # ## The smallest pass
 #
 # PyTorch has three ways to write a ReLU: the module `nn.ReLU()`, the function `torch.relu(x)`, the method `x.relu()`.
-# A later pass that looks for ReLU would have to look three times. So compilers *normalise* first: one spelling for one
+# A later pass that looks for ReLU would have to look three times. So compilers *normalize* first: one spelling for one
 # meaning. Here is a model that uses the method form.
 
 
@@ -534,7 +534,7 @@ from torch.fx.passes.infra.pass_manager import (
 )
 
 
-class Normalise(PassBase):
+class Normalize(PassBase):
     def call(self, gm):
         return PassResult(method_relu_to_function(gm), True)
 
@@ -544,7 +544,7 @@ class FuseSilu(PassBase):
         return PassResult(fuse_silu(gm), True)
 
 
-manager = PassManager(passes=[Normalise(), FuseSilu()], run_checks_after_each_pass=True)
+manager = PassManager(passes=[Normalize(), FuseSilu()], run_checks_after_each_pass=True)
 result = manager(trace(Gated(), torch.randn(2, 3), torch.randn(2, 3)))
 print([str(node) for node in result.graph_module.graph.nodes])
 
@@ -552,9 +552,9 @@ print([str(node) for node in result.graph_module.graph.nodes])
 # It also takes constraints, such as "this pass runs before that one". Ask for an order that contradicts the list:
 
 # %%
-first, second = Normalise(), FuseSilu()
+first, second = Normalize(), FuseSilu()
 contradiction = PassManager(passes=[first, second])
-contradiction.add_constraint(this_before_that_pass_constraint(FuseSilu, Normalise))
+contradiction.add_constraint(this_before_that_pass_constraint(FuseSilu, Normalize))
 try:
     contradiction(trace(Gated(), torch.randn(2, 3), torch.randn(2, 3)))
     print("It ran as if nothing had been asked.")

@@ -271,7 +271,7 @@ assert merged(torch.ones(1000)).abs().max() == 0
 assert Dropped()(torch.ones(1000)).abs().max() > 0
 
 # %% [markdown]
-# It also misses equal nodes: its key has the arguments *as written*, so these four nodes are not recognised as two.
+# It also misses equal nodes: its key has the arguments *as written*, so these four nodes are not recognized as two.
 
 
 # %%

@@ -754,7 +754,7 @@ diff(before, after, title="conv, bn, relu: once as a separate module, once not")
 
 # %% [markdown]
 # The launch of the first batch norm is gone. That of the relu behind it is not: eager torch runs the two halves of a
-# `ConvReLU2d` one after the other. The module is a name, which a backend with one kernel for both can recognise;
+# `ConvReLU2d` one after the other. The module is a name, which a backend with one kernel for both can recognize;
 # without such a backend the name saves nothing.
 #
 # And if a backend has one, how much does it save? Of conv → bn → relu → add at 64 × 56 × 56 some tutorials say that it

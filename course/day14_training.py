@@ -21,7 +21,7 @@
 # - **rules**: for each operation, how a gradient goes from its result to its operands
 # - **forks, broadcasts, edges**: where gradients are added, and what has none
 # - **the cut**: what the forward graph saves for the backward graph, and what is better computed twice
-# - **updates and directions**: one kernel for an optimiser; forward mode
+# - **updates and directions**: one kernel for an optimizer; forward mode
 #
 # In the exercises, [work/day14/training.ipynb](../work/day14/training.ipynb), you write the rules, the pass and the
 # cut. The lesson takes about 75 minutes, and 30 more for what is marked stretch.
@@ -641,7 +641,7 @@ tradeoff({"work, as a multiple": points}, 1, "Saved bytes against work")
 #
 # ## One kernel for an update · stretch
 #
-# After the backward graph comes the optimiser. Adam keeps averages of the gradient and of its square, m ← β₁m + (1 −
+# After the backward graph comes the optimizer. Adam keeps averages of the gradient and of its square, m ← β₁m + (1 −
 # β₁)g and v ← β₂v + (1 − β₂)g². They begin with zeros, so in step t they are divided by 1 − β₁ᵗ and 1 − β₂ᵗ; then p ←
 # p − lr · m / (√v + ε). That is about eight element-wise operations, and a network has hundreds of parameters:
 

@@ -677,7 +677,7 @@ for name in [
     print(f"{name:12} {verdict(name, scaled)}")
 
 # %% [markdown]
-# x − 2y becomes x − y where `alpha` is dropped: by torch's own normaliser and by both importers of Relax. Inductor, the
+# x − 2y becomes x − y where `alpha` is dropped: by torch's own normalizer and by both importers of Relax. Inductor, the
 # ONNX exporter and IREE are right here; they have other faults:
 
 # %%

@@ -30,7 +30,7 @@ from passlab import course_paths, exercises
 from passlab.notebook import others
 
 LEARNER = Path(__file__).with_name("learner")
-#: The list of its own files that a bundle has, by which it is recognised.
+#: The list of its own files that a bundle has, by which it is recognized.
 CONTENTS = ".passlab-bundle"
 #: What learners' repositories do not track.
 IGNORED = ".venv/\n/work/\n__pycache__/\n.ipynb_checkpoints/\n"

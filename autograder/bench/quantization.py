@@ -151,7 +151,7 @@ def onnxruntime(name: str) -> Iterator[Figure | str]:
 
     yield Figure(f"{name}: error of onnxruntime's static quantization", f"{error(net, integers, inputs):.3g}")
     yield Figure(f"{name}: bytes of onnxruntime's file / float32's", f"{size:.3g}")
-    yield _share(name, "onnxruntime", integer, every, "of the layers in the optimised graph")
+    yield _share(name, "onnxruntime", integer, every, "of the layers in the optimized graph")
 
 
 #: Operation of onnxruntime's graphs → whether it multiplies integers, and which of its inputs are weights.

@@ -1,4 +1,4 @@
-"""`make bench`, part training: gradients beside torch's, what the cut of a joint graph saves, an optimiser step."""
+"""`make bench`, part training: gradients beside torch's, what the cut of a joint graph saves, an optimizer step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def training(largest: int) -> Iterator[Figure | str]:
     yield from small()
     yield from peaks()
     yield from gradients()
-    yield from optimisers()
+    yield from optimizers()
     yield from times(min(largest, 2_000))
 
 
@@ -228,8 +228,8 @@ def _like(val: Any, gen: Any) -> Any:
     return torch.zeros(val.shape, dtype=val.dtype)
 
 
-def optimisers() -> Iterator[Figure | str]:
-    """Kernels and time of one step of an optimiser, beside torch.optim's loop and its lists."""
+def optimizers() -> Iterator[Figure | str]:
+    """Kernels and time of one step of an optimizer, beside torch.optim's loop and its lists."""
     import torch
 
     from passlab import launches, timed

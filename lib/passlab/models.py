@@ -62,7 +62,7 @@ def zoo(*shape: int, **small) -> Callable:
 def fill(model: nn.Module, seed: int) -> nn.Module:
     """Give `model` seeded weights that keep activations at about unit size, however deep it is.
 
-    Convolutions are drawn as by He et al. (ICCV 2015), other matrices with variance 1 / inputs. Normalisation layers
+    Convolutions are drawn as by He et al. (ICCV 2015), other matrices with variance 1 / inputs. Normalization layers
     get statistics and factors away from 0 and 1, so that a pass that drops one is caught; the last one of a residual
     branch is scaled down, or the sum would double the variance at every block.
     """

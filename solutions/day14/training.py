@@ -477,7 +477,7 @@ check("day14.recompute", recompute)
 # %% [markdown]
 # ## 5 · A step in few kernels · stretch
 #
-# An optimiser updates each parameter by the same few element-wise operations. If the parameters of a group are one flat
+# An optimizer updates each parameter by the same few element-wise operations. If the parameters of a group are one flat
 # tensor, one kernel updates them all. Form the groups, and write the update of each as a graph.
 #
 # A parameter is a dictionary:

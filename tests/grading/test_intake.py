@@ -369,7 +369,7 @@ def test_a_notebook_without_metadata_and_ids_is_recognised_by_what_its_cells_say
     notes = repair(submitted, authored)
     assert order(submitted) == order(authored) and len(submitted.cells) == len(authored.cells)
     assert by_id(submitted)["shout"].source.startswith("import re\n")
-    assert notes == [f"Cell {name!r} had lost its ids; it was recognised by what it says." for name in order(authored)]
+    assert notes == [f"Cell {name!r} had lost its ids; it was recognized by what it says." for name in order(authored)]
 
 
 def test_an_answer_far_from_its_place_is_found_and_checked_there(submitted, authored):
@@ -381,7 +381,7 @@ def test_an_answer_far_from_its_place_is_found_and_checked_there(submitted, auth
     notes = " ".join(repair(submitted, authored))
     names = [cell.metadata.nbgrader.grade_id for cell in submitted.cells if "nbgrader" in cell.metadata]
     assert names.index("double-check") == names.index("double") + 1 and by_id(submitted)["double"] is answer
-    assert "recognised by what it says" in notes and "Check cell 'double-check' was missing" in notes
+    assert "recognized by what it says" in notes and "Check cell 'double-check' was missing" in notes
 
 
 @pytest.mark.parametrize("source", ["a=1\n" * 50_000, "x=" + "-" * 90_000 + "1", "x = \0"])

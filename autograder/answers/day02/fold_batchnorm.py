@@ -443,7 +443,7 @@ behind_anything = edited("valid", "takes whatever is before a batch norm for its
     ("alone and pair", "alone")
 )
 ignores_other_users = edited(
-    "same", "folds although something else uses the convolution's value, which is now normalised"
+    "same", "folds although something else uses the convolution's value, which is now normalized"
 )(("alone and pair", "pair"), ("...(bn)", "conv.replace_all_uses_with(new)\n...(bn)"))
 outputs_forgotten = edited("spared", "counts the calls that use the convolution, and forgets the output")(
     ("len(conv.users) == 1", 'sum(user.op != "output" for user in conv.users) == 1'),

@@ -12,7 +12,7 @@ from torch import fx, nn
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab import random_graph
-from passlab.exercises.day04.convex import allowed, effectful, normalised, refused, way_back
+from passlab.exercises.day04.convex import allowed, effectful, normalized, refused, way_back
 from passlab.fx.cases import call, graph, read
 from passlab.fx.effects import effects, memory_order, writes, written
 from passlab.fx.patterns import Pattern, pattern
@@ -198,8 +198,8 @@ def hidden(seed: int) -> list[Case]:
         deep,
         keyword,
         sliced,
-        refused("named from last to first", graph(normalised, SHAPE), "truediv", "exp"),
-        allowed("named from last to first, and convex", graph(normalised, SHAPE), "relu", "truediv"),
+        refused("named from last to first", graph(normalized, SHAPE), "truediv", "exp"),
+        allowed("named from last to first, and convex", graph(normalized, SHAPE), "relu", "truediv"),
         refused("written through a view", graph(through_a_view, SHAPE), "mul", "sigmoid"),
         allowed("on one side of the write", graph(through_a_view, SHAPE), "sigmoid", "add"),
         attribute,

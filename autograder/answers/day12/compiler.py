@@ -486,8 +486,8 @@ growing = edited("spared", "computes every constant ahead of time, however large
 )
 
 
-@wrong("same", "memorises the result on the example, and returns it for all inputs")
-def memorised(gm, inputs):
+@wrong("same", "memorizes the result on the example, and returns it for all inputs")
+def memorized(gm, inputs):
     with torch.no_grad(), torch.random.fork_rng():
         model = rebuild(gm)(*[x.clone() if isinstance(x, torch.Tensor) else x for x in inputs])
     if not isinstance(model, torch.Tensor):

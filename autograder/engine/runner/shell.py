@@ -378,7 +378,7 @@ class _Transformers(TransformerManager):
 
 
 class ZMQInteractiveShell(InteractiveShell):
-    """IPython without history file, settings, GUI and prompts. Libraries recognise a notebook by this class's name."""
+    """IPython without history file, settings, GUI and prompts. Libraries recognize a notebook by this class's name."""
 
     displayhook_class = Type(_Results)
     display_pub_class = Type(_Displays)

@@ -62,7 +62,7 @@ def _holders(nb: NotebookNode, known: Mapping[str, NotebookNode], notes: list[st
         guess = by_cell_id.get(cell.id)
         if guess and guess not in holders:
             holders[guess] = [cell]
-            notes.append(f"Cell {guess!r} had lost its nbgrader id; it was recognised by its cell id.")
+            notes.append(f"Cell {guess!r} had lost its nbgrader id; it was recognized by its cell id.")
             continue
         if name is not None:
             notes.append(
@@ -72,7 +72,7 @@ def _holders(nb: NotebookNode, known: Mapping[str, NotebookNode], notes: list[st
     free = [cell for cell in nb.cells if not any(cell is one for cells in holders.values() for one in cells)]
     for name, cells in _by_content(free, {name: cell for name, cell in known.items() if name not in holders}).items():
         holders[name] = cells
-        notes.append(f"Cell {name!r} had lost its ids; it was recognised by what it says.")
+        notes.append(f"Cell {name!r} had lost its ids; it was recognized by what it says.")
     return holders
 
 

@@ -1,4 +1,4 @@
-"""Optimiser steps as one kernel for each group of parameters.
+"""Optimizer steps as one kernel for each group of parameters.
 
 optimizer = Fused(ADAM, model.parameters(), lr=1e-3)
 loss.backward()
@@ -84,7 +84,7 @@ SGD = Method(
 
 
 class Fused:
-    """An optimiser like those of torch.optim, with one kernel for each group of parameters.
+    """An optimizer like those of torch.optim, with one kernel for each group of parameters.
 
     Fused(SGD, [{"params": weights, "weight_decay": 0.1}, {"params": biases}], lr=0.1, momentum=0.9)
 
@@ -212,7 +212,7 @@ class _Row:
 def _check(params: Sequence[Tensor]) -> None:
     """Raise ValueError for parameters that cannot lie in one row, each in a place of its own."""
     if not params:
-        raise ValueError("There is no parameter to optimise: give model.parameters().")
+        raise ValueError("There is no parameter to optimize: give model.parameters().")
     for p in params:
         if not p.is_floating_point():
             raise ValueError(f"A parameter of shape {list(p.shape)} holds {p.dtype}: Fused is for real numbers.")

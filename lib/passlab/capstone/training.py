@@ -75,7 +75,7 @@ def _var_mean(
 def _layer_norm(
     x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the normalised rows, their means and the inverse of their deviations: torch's own names one operation."""
+    """Return the normalized rows, their means and the inverse of their deviations: torch's own names one operation."""
     wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     variance, mean = _var_mean(wide, range(x.ndim - len(shape), x.ndim), correction=0, keepdim=True)
     inverse = (variance + eps).rsqrt()

@@ -301,7 +301,7 @@ class _Comparison(Comparison):
         return names
 
     def _specialised(self) -> bool:
-        return self.before.specialised or self.after.specialised
+        return self.before.specialized or self.after.specialized
 
     def _trials(self, names: list[str]) -> Iterator[Trial]:
         trials = Trials(self.examples, self.native, own_seed(self.options.seed), self.options.thorough)

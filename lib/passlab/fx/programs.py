@@ -110,7 +110,7 @@ class Program:
                         self.slots.append((f"{path}.{key}".lstrip("."), home, key, t))
 
     @property
-    def specialised(self) -> bool:
+    def specialized(self) -> bool:
         """Return whether it is made for one dtype, size and layout of its inputs (scripted and exported programs)."""
         return self.scripted or self.exported or hasattr(self.fn, "_guards_fn")
 

@@ -215,7 +215,7 @@ class Sketch:
 
 
 class _OtherNorm(nn.BatchNorm2d):
-    """A batch norm that doubles what it normalises: a subclass may compute something else."""
+    """A batch norm that doubles what it normalizes: a subclass may compute something else."""
 
     def forward(self, x: Tensor) -> Tensor:
         return 2 * super().forward(x)

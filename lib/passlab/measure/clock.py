@@ -76,7 +76,7 @@ def timed(candidates: Mapping[str, Callable], *inputs, repeats: int = 25, warmup
 
     Candidates are called with `inputs`, each `warmup` times first. Then, in each of `repeats` rounds, every candidate
     has a turn, in rotating order: what slows the machine down slows all of them. A turn repeats a fast candidate for
-    at least half a millisecond. CUDA is synchronised before the clock is read. `ratio`: the median over the rounds of
+    at least half a millisecond. CUDA is synchronized before the clock is read. `ratio`: the median over the rounds of
     (candidate's time / first one's time in the same round). Raises RuntimeError where a candidate raises,
     TypeError for anything else than a dict of functions, and ValueError for fewer than 2 repeats or no warm-up.
     """
@@ -116,14 +116,14 @@ def timed(candidates: Mapping[str, Callable], *inputs, repeats: int = 25, warmup
 
 def _turn(fn: Callable, inputs: tuple, calls: int) -> float:
     """Seconds per call."""
-    _synchronise()
+    _synchronize()
     start = time.perf_counter()
     for _ in range(calls):
         fn(*inputs)
-    _synchronise()
+    _synchronize()
     return (time.perf_counter() - start) / calls
 
 
-def _synchronise() -> None:
+def _synchronize() -> None:
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()

@@ -110,7 +110,7 @@ def _hooks() -> Any:
 
 
 def _normal_norms(graph: torch.fx.Graph) -> None:
-    """Write batch normalisation as torch-mlir knows it: functionalizing left an operator that it does not know."""
+    """Write batch normalization as torch-mlir knows it: functionalizing left an operator that it does not know."""
     import torch
 
     aten = torch.ops.aten

@@ -115,7 +115,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "Keep them apart: the second needs the merged graph, and nothing may be merged after the third.",
             "To decide: a 0-1 variable for each memory (kept) and one for each forward node (computed once more). What "
             "the gradients read is kept or computed once more, and so is each operand of what is computed once more. "
-            "Inputs and random draws are never computed once more. The kept bytes fit the budget; minimise the work.",
+            "Inputs and random draws are never computed once more. The kept bytes fit the budget; minimize the work.",
             "To write: copy the nodes in order. The operands of a node that a tangent reaches come from a function "
             "behind(operand): the first copy, if its memory is kept; otherwise a second copy, made once, whose "
             'operands come from behind, too. Its name: copy.name = f"again_{node.name}".',

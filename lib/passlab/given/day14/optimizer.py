@@ -1,4 +1,4 @@
-"""Day 14, optimizer: the options of torch's optimisers that an answer knows, with torch's own defaults."""
+"""Day 14, optimizer: the options of torch's optimizers that an answer knows, with torch's own defaults."""
 
 from __future__ import annotations
 
