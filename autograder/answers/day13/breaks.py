@@ -147,6 +147,7 @@ def hidden(seed: int) -> list[Case]:
         case("what nonzero returns", _function("i = x.nonzero()", "j = i + k", "print(k)", "return j")),
         case("what a mask leaves", _function("m = x > 0", "y = x[m]", "z = y * k", "print(k)", "return z")),
         case("half of k, cut off", _function("y = x + 1", "h = k * 0.5", "n = int(h)", "b = n > 0", "if b:", "    print(k)", "graph_break()", "return y"), 1),  # noqa: E501
+        case("numbers before tensors", _function("y = k * x", "print(k)", "n = x.dim()", "z = n - x", "print(k)", "return x"), 2),  # noqa: E501
         case("a line without a name", _function("print(k)", "x.relu()", "print(k)", "return x")),
         case("a condition on zero", _function("n = k - 2", "if n:", "    print(k)", "graph_break()", "return x")),
         case("a condition on arithmetic of sizes", _function("y = x + 1", "n = y.numel()", "m = n - 3", "b = m > 0", "if b:", "    print(k)", "d = x.dim()", "c = d > 1", "if c:", "    graph_break()", "y = y * 2", "return y"), 2, {6: True, 10: True}),  # noqa: E501
@@ -233,6 +234,10 @@ named_only = edited("same", "counts operations with a name for their result")(
 )
 zero_is_true = edited("spared", "takes a condition on the number 0 for a true one")(
     ("line.body if yes else line.orelse", "line.body if yes is not False else line.orelse")
+)
+first_tensor = edited("same", "takes a line for an operation of the graph if its first operand is a tensor")(
+    (""""tensor" in operands""", """operands[:1] == ["tensor"]"""),
+    ("None in operands", "None in operands or 'tensor' in operands"),
 )
 numbers_counted = edited("same", "counts arithmetic on numbers that are not known")(
     ("None in operands", "None in operands and (operations := operations + 1)")
