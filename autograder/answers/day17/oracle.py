@@ -363,6 +363,14 @@ def _different(x, y, at, odd, long, memory, number):
             lambda m, x, y: (y * 1) + x.add_(1),
             *(memory[:n], memory[:n]),
         ),
+        pair(
+            "what is written through x overflows in y",
+            "different",
+            "y shares the memory of x: in float32, y * 1e10 is infinite",
+            lambda m, x, y: (x.mul_(1e30), y * 1e10 / 1e10),
+            lambda m, x, y: (x.mul_(1e30), y),
+            *(memory[:n], memory[:n]),
+        ),
     ]
 
 
@@ -417,6 +425,14 @@ def _neither(x, y):
             "float32 times float64: it does not run with wide inputs",
             lambda m, x, y: x.to(torch.float32) @ y.t(),
             lambda m, x, y: (y @ x.to(torch.float32).t()).t(),
+            *(x, y),
+        ),
+        pair(
+            "a type that before alone names",
+            words,
+            "float32 times float64: before does not run with wide inputs",
+            lambda m, x, y: x.to(torch.float32) @ y.t(),
+            lambda m, x, y: x @ y.t(),
             *(x, y),
         ),
     ]
@@ -649,6 +665,9 @@ apart = edited("did", "copies each input by itself: they no longer share memory"
     ("run(*copy.deepcopy((gm, inputs)))", "run(copy.deepcopy(gm), tuple(x.clone() for x in inputs))"),
     ("run(*widened(gm, inputs))[0]", "run(*widened(gm, [x.clone() for x in inputs]))[0]"),
 )
+apart_at_first = edited("did", "copies each input by itself where it runs the programs as they are")(
+    ("run(*copy.deepcopy((gm, inputs)))", "run(copy.deepcopy(gm), tuple(x.clone() for x in inputs))")
+)
 parameters_stay = edited("spared", "copies the inputs, and lets runs write into the parameters")(
     ("run(*copy.deepcopy((gm, inputs)))", "run(gm, copy.deepcopy(inputs))")
 )
@@ -725,6 +744,9 @@ no_truth_values = edited("did", "compares no truth values")(
 )
 plain_rounding = edited("did", "allows rounding for plain numbers, too")(
     ("(a == b or (a != a and b != b) or not numbers)", "(abs(a - b) <= 1e-6 * abs(a) or a != a or not numbers)")
+)
+before_must_run = edited("same", "takes an error of before, with wide inputs, for a difference")(
+    ("None in wide", "wide[1] is None")
 )
 after_must_run = edited("same", "takes an error of after, with wide inputs, for a difference")(
     ("None in wide", "wide[0] is None")
