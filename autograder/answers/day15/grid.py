@@ -94,7 +94,7 @@ def in_float32(low, high, bits, symmetric):
 
 
 extended = ("low, high = min(low, 0.0), max(high, 0.0)",)
-shifted = edited("valid", "does not extend the range to 0, so that the zero point leaves the grid")(
+shifted = edited("did", "does not extend the range to 0, so that the zero point leaves the grid")(
     (*extended, "low, high = low, high")
 )
 only_below = edited("did", "extends a range above 0, and forgets one below")(
@@ -127,7 +127,7 @@ down = edited("same", "rounds the zero point down")(("round(first - low / scale)
 in_single = edited("did", "subtracts in float32, where the width of a range can be infinite")(
     ("(high - low) / (last - first)", "float(torch.tensor(high) - torch.tensor(low)) / (last - first)")
 )
-unsigned = edited("valid", "counts from 0, as unsigned integers do")(
+unsigned = edited("same", "counts from 0, as unsigned integers do")(
     ("round(first - low / scale)", "round(-low / scale)")
 )
 float_zero = edited("valid", "returns a zero point that is no integer")(

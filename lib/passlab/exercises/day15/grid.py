@@ -43,7 +43,7 @@ def cases() -> list[Case]:
     ]
 
 
-def why_not_a_grid(value: Any, bits: int) -> str:
+def why_not_a_grid(value: Any) -> str:
     """Return why a value is not a pair of a scale and a zero point, or ""."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         return f"Expected (scale, zero_point) or None; it is {shown(value)}."
@@ -52,9 +52,6 @@ def why_not_a_grid(value: Any, bits: int) -> str:
         return f"A scale is a positive, finite number; it is {shown(scale)}."
     if type(zero_point) is not int:
         return f"A zero point is an int; it is {shown(zero_point)}."
-    first, last = ends(bits)
-    if not first <= zero_point <= last:
-        return f"With {bits} bits, a zero point lies between {first} and {last}; it is {shown(zero_point)}."
     return ""
 
 
@@ -77,14 +74,14 @@ def why_misplaced(zero_point: int, scale: float, low: float, high: float, bits: 
     exact = ends(bits)[0] - low / scale
     if abs(zero_point - exact) <= 0.5 + TOLERANCE * abs(exact):
         return ""
-    at = "low" if low else "0, which is low,"
+    at = "low" if low else "0, where the range begins,"
     return f"With the zero point {zero_point}, {at} is not at the first integer: that takes {exact:.6g}, rounded."
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     low, high, bits, symmetric = case.build()
     value = tuple(map(scalar, value)) if isinstance(value, tuple | list) else value
-    broken = "" if value is None else why_not_a_grid(value, bits)
+    broken = "" if value is None else why_not_a_grid(value)
     yield Finding("valid", not broken, broken)
     if broken:
         return
