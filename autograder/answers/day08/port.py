@@ -61,6 +61,7 @@ def conv_helper(e: Any, x: Any) -> Any:
 
 
 BOTH = ("did", "spared")
+SQUARE = (4, 4, 4, 4)
 
 
 @case("convolutions in another function", module(..., IMAGE, WEIGHT, helper=conv_helper), *BOTH, run=False)
@@ -68,12 +69,17 @@ def helpers_convs(e: Any, x: Any, w: Any) -> Any:
     return e(op.nn.relu(e(conv(e(e.helper(x)), w))))
 
 
-@case("channels last", module(..., (1, 6, 6, 4), (3, 3, 4, 4)), *BOTH)
+@case("channels last", module(..., (1, 6, 6, 4), (3, 3, 4, 4)))
 def channels_last(e: Any, x: Any, w: Any) -> Any:
     return e(op.nn.relu(e(conv(x, w, data_layout="NHWC", kernel_layout="HWIO"))))
 
 
-@case("sums of another type", module(..., (IMAGE, "float16"), (WEIGHT, "float16")), *BOTH, run=False)
+@case("a result in another layout", module(..., IMAGE, WEIGHT), run=False)
+def turned(e: Any, x: Any, w: Any) -> Any:
+    return e(op.nn.relu(e(conv(x, w, out_layout="NHWC"))))
+
+
+@case("sums of another type", module(..., (IMAGE, "float16"), (WEIGHT, "float16")), run=False)
 def wide_sums(e: Any, x: Any, w: Any) -> Any:
     return e(op.nn.relu(e(conv(x, w, out_dtype="float32"))))
 
@@ -113,10 +119,24 @@ def two_blocks() -> tvm.IRModule:
     return builder.get()
 
 
-@case("odd attributes", module(..., IMAGE, WEIGHT), *BOTH)
+@case("odd attributes", module(..., IMAGE, WEIGHT))
 def attributes(e: Any, x: Any, w: Any) -> Any:
     wide = e(op.nn.relu(e(op.nn.conv2d(x, w, dilation=(1, 2), padding=(2, 0, 1, 3)))))
     return e(op.nn.relu(e(op.nn.conv2d(wide, w, strides=(2, 1))))), e(op.nn.conv2d(x, w))
+
+
+@case(
+    "attributes that no type shows",
+    module(..., SQUARE, SQUARE, (SQUARE, "float16"), (SQUARE, "float16")),
+    *BOTH,
+    run=False,
+)
+def summed(e: Any, x: Any, w: Any, y: Any, v: Any) -> Any:
+    """Return sums, which have the same type if an attribute of the convolution before is lost."""
+    hows = [{"dilation": (1, 2)}, {"strides": (2, 1)}, {"data_layout": "NHWC", "kernel_layout": "HWIO"}]
+    values = [e(op.nn.conv2d(x, w, padding=3, **how)) for how in hows]
+    values.append(e(op.nn.conv2d(y, v, out_dtype="float32")))
+    return tuple(e(op.astype(e(op.sum(e(op.nn.relu(value)))), "float64")) for value in values)
 
 
 def _primitive(main: Any, body: Any) -> tvm.IRModule:
@@ -189,6 +209,28 @@ default_layouts = edited("valid", "makes the convolution anew and leaves out its
         "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
         "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
         '("strides", "padding", "dilation", "groups", "out_dtype")})',
+    )
+)
+plain_ones = edited("did", "fuses no convolution with strides or dilation")(
+    (
+        'operator(conv) != "relax.nn.conv2d"',
+        'operator(conv) != "relax.nn.conv2d" or max(*conv.attrs.strides, *conv.attrs.dilation) > 1',
+    )
+)
+default_dilation = edited("valid", "makes the convolution anew and leaves out its dilation")(
+    (
+        "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
+        "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
+        '("strides", "padding", "groups", "data_layout", "kernel_layout", "out_layout")}, '
+        "out_dtype=conv.attrs.out_dtype or None)",
+    )
+)
+default_out_layout = edited("valid", "makes the convolution anew and leaves out the layout of its result")(
+    (
+        "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
+        "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
+        '("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout")}, '
+        "out_dtype=conv.attrs.out_dtype or None)",
     )
 )
 default_dtype = edited("valid", "makes the convolution anew and leaves out the dtype of its result")(

@@ -123,7 +123,7 @@ def calls_program(e: Any, x: Any, w: Any) -> Any:
     return e(op.nn.relu(e(conv(y, w))))
 
 
-@case("stride, padding, groups", module(..., IMAGE, (4, 2, 3, 3)), "did", "spared")
+@case("stride, padding, groups", module(..., IMAGE, (4, 2, 3, 3)))
 def attributes(e: Any, x: Any, w: Any) -> Any:
     y = e(op.nn.relu(e(op.nn.conv2d(x, w, strides=2, padding=(0, 1, 2, 1), groups=2))))
     return e(op.clip(y, -1, 1))
