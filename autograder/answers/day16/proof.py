@@ -158,6 +158,8 @@ def hidden(seed: int) -> list[Case]:
         _alike(rng),
         _elevens(rng),
         _growing(rng),
+        _steps(rng, 2, 5),
+        _steps(rng, 3, 4, laws=5),
     ]
 
 
@@ -262,6 +264,12 @@ def spelled(laws, start, end, most):
 
     first = by_origins(laws, start, end, most)
     return first if start == end or text(start) != text(end) else None
+
+
+@wrong("did", "looks for a chain of exactly as many steps as are allowed")
+def exactly(laws, start, end, most):
+    shorter = start != end and provable(laws, start, end, most - 1)
+    return None if shorter else by_origins(laws, start, end, most)
 
 
 @wrong("spared", "looks for a chain of any length")
