@@ -13,7 +13,7 @@ from autograder.answers.day15._shared import alone_in_a_tuple
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day15.fold import NONE, fold_case, layer_before, with_bits, without_pair
 from passlab.fx.nodes import attribute
-from passlab.given.day15.fold import window
+from passlab.given.day15.fold import constant, window
 from passlab.judge import Case, drawn
 from passlab.quantization import dequantize, integer_conv2d, integer_linear, quantize
 from passlab.quantization.semantics import ends, fixed_points
@@ -164,6 +164,16 @@ def summed_pair(gm: fx.GraphModule) -> None:
     values["sum_1"].replace_input_with(values["w"], values["w_dq"])
 
 
+def pair_for_each_layer(gm: fx.GraphModule) -> None:
+    """Let the second layer read the weight through a pair of its own, with scales twice as large."""
+    values = {node.name: node for node in gm.graph.nodes}
+    layer, dq = values["linear_1"], values["w_dq"]
+    with gm.graph.inserting_before(layer):
+        grid = constant(gm, "wide", 2 * attribute(gm, dq.args[1].target)), 0, 8
+        q = gm.graph.call_function(quantize, (dq.args[0].args[0], *grid), {"axis": 0})
+        layer.replace_input_with(dq, gm.graph.call_function(dequantize, (q, *grid), {"axis": 0}))
+
+
 def narrow_weights(gm: fx.GraphModule) -> None:
     """Halve the scales of the weight, so that half of its numbers are beyond the ends."""
     dq = next(node for node in gm.graph.nodes if node.name == "w_dq")
@@ -242,7 +252,11 @@ def with_readers(k: int) -> list[Case]:
     def summed(m, x):
         return F.linear(x, m.w), torch.sum(m.w, 1)
 
-    return [weights, thrice, shared_bias, summed, readers, int8]
+    @fold_case("one weight in two pairs", (4, k), edit=pair_for_each_layer, w=(k, k))
+    def two_pairs(m, x):
+        return F.linear(F.linear(x, m.w), m.w)
+
+    return [weights, thrice, shared_bias, summed, readers, int8, two_pairs]
 
 
 def float_reader(gm: fx.GraphModule) -> None:
@@ -457,6 +471,11 @@ def first(gm):
     return gm
 
 
+one_for_all_pairs = edited("same", "stores the integers of a weight once, though its pairs have different scales")(
+    ("weight not in weights", "(name := weight.args[0].args[0].target) not in weights"),
+    ("weights[weight] = new('weight', w_q)", "weights[name] = new('weight', w_q)"),
+    ("head = x_q, weights[weight], bias", "head = x_q, weights[name], bias"),
+)
 BY_CUTTING = "b = torch.trunc(attribute(gm, rest[0].target).double() / (s_x * s_w))"
 no_relu = edited("same", "forgets that a relu cuts off at the zero point")(
     ("if q.args[0] is not layer: ...", "if False: ...")
