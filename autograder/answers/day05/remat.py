@@ -9,7 +9,7 @@ from dataclasses import replace
 from autograder.answers.day05._shared import reads_counted_twice
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day05._tasks import drawn, there_and_back, until
-from passlab.exercises.day05.remat import ALLOWED, enough, least_work, squeezed, squeezed_case, tight
+from passlab.exercises.day05.remat import ALLOWED, enough_memory, least_work, squeezed, squeezed_case, tight
 from passlab.judge import Case
 from passlab.memory.tasks import Task, peak, work
 
@@ -65,12 +65,12 @@ def hidden(seed: int) -> list[Case]:
         squeezed_case(rng, "drawn, number 1", 8),
         squeezed_case(rng, "drawn, number 2", 9),
         squeezed_case(rng, "drawn, number 3", 10),
-        enough("training, with enough memory", there_and_back(rng, 4)),
-        enough("drawn, with enough memory", drawn(rng, 9)),
-        enough("two outputs", [*spare, Task("late", ("mid",), 4, 1, 2)]),
-        enough("a task that costs nothing", free),
-        enough("one task", [Task("only", (), 4, 2)]),
-        enough("a result that is read twice is live once", twice),
+        enough_memory("training, with enough memory", there_and_back(rng, 4)),
+        enough_memory("drawn, with enough memory", drawn(rng, 9)),
+        enough_memory("two outputs", [*spare, Task("late", ("mid",), 4, 1, 2)]),
+        enough_memory("a task that costs nothing", free),
+        enough_memory("one task", [Task("only", (), 4, 2)]),
+        enough_memory("a result that is read twice is live once", twice),
         tight("two runs that cost nothing cost less than one run", nothing, 18),
     ]
 

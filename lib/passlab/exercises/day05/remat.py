@@ -81,6 +81,6 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         )
         yield Finding("spared", not twice, message)
     if case.asks("cost"):
-        units, least = work(tasks, value), least_work(tuple(tasks), budget)
+        units, least = work(tasks, value), least_work(tuple(tasks), budget) or 0
         message = f"Your schedule does {units} units of work; {enough(least)} for a budget of {budget} bytes."
         yield Finding("cost", units <= least * ALLOWED, "" if units <= least * ALLOWED else message)
