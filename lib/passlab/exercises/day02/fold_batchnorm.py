@@ -71,7 +71,7 @@ def _folded_too_much(before: fx.GraphModule, after: fx.GraphModule, case: Case) 
     old, new = ops(before), ops(after)
     folds = old["batch_norm"] - new["batch_norm"]
     if folds > len(case.expect.matches) + case.expect.optional:
-        return f"{plural(folds, 'batch norm')} were folded; only {len(case.expect.matches)} may be: {case.expect.why}."
+        return f"You folded {plural(folds, 'batch norm')}; only {len(case.expect.matches)} may be: {case.expect.why}."
     return others(old, new, {"batch_norm"}, "remove batch norms and change the weights of convolutions")
 
 

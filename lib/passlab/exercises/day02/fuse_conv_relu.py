@@ -44,7 +44,7 @@ def _fused_too_much(before: fx.GraphModule, after: fx.GraphModule, case: Case) -
     fused = new["conv2d_relu"] - old["conv2d_relu"]
     if fused > len(case.expect.matches):
         reason = case.expect.why or "only a convolution whose only user is a ReLU may be fused"
-        return f"{plural(fused, 'pair')} were fused; only {len(case.expect.matches)} may be: {reason}."
+        return f"You fused {plural(fused, 'pair')}; only {len(case.expect.matches)} may be: {reason}."
     for op in ("conv2d", "relu"):
         if new[op] < old[op] - fused:
             return (

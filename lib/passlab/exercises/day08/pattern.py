@@ -99,7 +99,7 @@ def _pattern_spared(before: Any, after: Any, case: Case) -> str | None:
             return f"{name} returns a tuple of {len(function.ret_ty.fields)} values, not one. {inner}"
     for composite, number in counts.items():
         if number > fits[composite]:
-            return f"{plural(fits[composite], 'place')} can become {composite}, but {number} were fused: {WHY}."
+            return f"{plural(fits[composite], 'place')} can become {composite}, but you fused {number}: {WHY}."
     return other_calls(before, after, set())
 
 

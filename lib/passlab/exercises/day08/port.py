@@ -72,7 +72,7 @@ def _port_spared(before: Any, after: Any, case: Case) -> str | None:
         )
     if (fused := launches(after).count((CONV, RELU)) - launches(before).count((CONV, RELU))) > len(joined):
         return (
-            f"{fused} conv2d were fused with a relu; only {len(joined)} may be: the values of the others are also used "
+            f"You fused {fused} conv2d with a relu; only {len(joined)} may be: the values of the others are also used "
             "elsewhere, or returned."
         )
     if changed := _changed_primitive(before, after):
