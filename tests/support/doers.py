@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import math
 import pkgutil
 import sys
 import time
@@ -172,7 +173,7 @@ def _parts(value: Value) -> Iterator[Value]:
 def doers(exercise_id: str, package: str = "") -> list[str]:
     """Return, each as one line, the calls that earn what the exercise is about.
 
-    package: look at this one only, and close nothing.
+    package: look at this one only, to the end, and close nothing.
     """
     exercise = exercises.find(exercise_id)
     exercise = replace(exercise, closed=()) if package else exercise
@@ -186,7 +187,8 @@ def doers(exercise_id: str, package: str = "") -> list[str]:
     samples = [exercise.call(reference(exercise_id), case) for case in asking]
     given, sample = fresh(), samples[0]
     telling = sum(len(rows(sample)) > 1 for sample in samples) > 1
-    stop, functions = time.process_time() + ALL, library(exercise_id, [package] if package else PACKAGES)
+    stop = math.inf if package else time.process_time() + ALL
+    functions = library(exercise_id, [package] if package else PACKAGES)
     found: list[str] = []
 
     def earns(value: Value) -> bool:
