@@ -58,7 +58,7 @@ def test_seeded_and_silent(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_normalisation_is_not_trivial(name):
+def test_normalization_is_not_trivial(name):
     for module in models.ZOO[name].build().modules():
         if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
             assert (module.weight != 1).all() and (module.bias != 0).all()

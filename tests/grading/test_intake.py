@@ -347,7 +347,7 @@ def test_no_answer_of_the_course_is_given_back(submitted, authored):
     assert "solutionmarker" not in nbformat.writes(submitted)
 
 
-def test_changed_and_lost_ids_are_recognised_by_the_cell_id(submitted, authored):
+def test_changed_and_lost_ids_are_recognized_by_the_cell_id(submitted, authored):
     by_id(submitted)["shout"].metadata.nbgrader.grade_id = "mine"
     del by_id(submitted)["double"].metadata["nbgrader"]
     notes = " ".join(repair(submitted, authored))
@@ -361,7 +361,7 @@ def as_an_editor_without_ids_saves_it(nb):
         cell["id"] = f"submitted-{number}"
 
 
-def test_a_notebook_without_metadata_and_ids_is_recognised_by_what_its_cells_say(submitted, authored):
+def test_a_notebook_without_metadata_and_ids_is_recognized_by_what_its_cells_say(submitted, authored):
     by_id(submitted)["shout"].source = "import re\n\ndef shout(word):\n    return word.upper()"
     for name in ("double-check", "shout-check", "sort-words-check"):
         by_id(submitted)[name].source = released(by_id(authored)[name].source)

@@ -162,7 +162,7 @@ def test_a_parameter_stays_itself():
     assert len({p.untyped_storage().data_ptr() for p in model.parameters()}) == 1
 
 
-def test_what_cannot_be_optimised_is_refused():
+def test_what_cannot_be_optimized_is_refused():
     model = network()
     with pytest.raises(ValueError, match="adam has no option 'momentum'; its options: lr, betas, eps, weight_decay"):
         Fused(ADAM, model.parameters(), momentum=0.9)

@@ -85,7 +85,7 @@ def test_same_seed_same_module_in_every_process(flavour):
 
 
 @each_flavour
-def test_a_sample_builds_and_means_the_same_optimised_and_not(ir):
+def test_a_sample_builds_and_means_the_same_optimized_and_not(ir):
     for seed in range(3, 9):
         module = ir.make(seed)
         arguments = [inputs(ir, module)]
