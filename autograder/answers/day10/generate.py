@@ -170,14 +170,14 @@ class Walk:
         return result
 
 
-@right("loops turn often enough for these sizes, and isl's condition stands around their bodies")
+@right("loops turn often enough for these sizes, in steps of 1, and isl's condition stands around their bodies")
 def with_conditions(node, statement):
     class Mine(Walk):
         def serial_loop(self, name, first, stop, step, body, values):
             turn = tir.Var(name, "int32")
             index = first + turn * step
             inside = tir.IfThenElse(index < stop, self.of(body, {**values, name: index}), None)
-            return tir.For(turn, 0, 64, tir.ForKind.SERIAL, inside)
+            return tir.For(turn, 0, 64, tir.ForKind.SERIAL, inside, step=tir.const(1, "int32"))
 
     return Mine(statement).of(node, {})
 

@@ -94,9 +94,9 @@ def _for_loops(node: Any) -> Iterator[Any]:
 
 
 def _how_shifted(loop: Any) -> str:
-    """Return what is wrong with a loop that does not begin at 0, or that has a step, or ""."""
+    """Return what is wrong with a loop that does not begin at 0, or whose step is not 1, or ""."""
     start = "" if getattr(loop.min, "value", None) == 0 else f"begins at {loop.min}"
-    step = "" if loop.step is None else f"has a step, {loop.step}"
+    step = "" if loop.step is None or getattr(loop.step, "value", None) == 1 else f"has a step, {loop.step}"
     shifts = " and ".join(filter(None, (start, step)))
     return shifts and f"The loop over {loop.loop_var.name} {shifts}"
 
