@@ -509,7 +509,7 @@ check("day09.pipeline", pipeline)
 # |---|---|
 # | `memref.subview`, `memref.cast` | the memory of the operand |
 # | `arith.select` between two memrefs | either |
-# | `scf.for` with memrefs as `iter_args`, and its `scf.yield` | a memref of `iter_args`, or the one that `scf.yield` passes on; so may the block's arguments |
+# | `scf.for` with memrefs as `iter_args`, and its `scf.yield` | the memref in the same place of `iter_args`, or of `scf.yield`; so may the block's argument in that place |
 #
 # A buffer is live from the first operation that touches it to the last one, both included. Then there are loops: if an
 # operation in an `scf.for` touches a buffer that was allocated outside of it, the whole loop counts as touching it,

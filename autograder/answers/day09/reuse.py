@@ -23,6 +23,17 @@ from passlab.exercises.day09.reuse import (
 )
 from passlab.judge import Case
 
+#: Cases of one rule each, which few programs need. Whoever forgets it has unsafe slots, and not too many of them.
+RARE = (
+    "a cast lives longer",
+    "a cast of a choice",
+    "one of two",
+    "in, or out of the loop",
+    "around a loop, in it",
+    "left for the next turn of the outer loop",
+)
+SAFE = ("valid", "same", "spared")
+
 
 def _filled(name: str, of: str) -> str:
     """Return a new buffer of a type (without "memref<"), filled with a number."""
@@ -201,7 +212,8 @@ def hidden(seed: int) -> list[Case]:
     }
     for steps in (8, 12, 16, 20):
         programs[f"drawn, {steps} steps"] = drawn(rng, steps, (slim, 64, wide))
-    return [reuse_case(name, text) for name, text in programs.items()]
+    about = dict.fromkeys(RARE, SAFE) | {"of no dimensions": ("valid", "cost")}
+    return [reuse_case(name, text, about.get(name, ())) for name, text in programs.items()]
 
 
 EQUIVALENT = {

@@ -154,9 +154,9 @@ RETURNED = program(
 )
 
 
-def reuse_case(name: str, text: str) -> Case:
+def reuse_case(name: str, text: str, about: tuple[str, ...] = ()) -> Case:
     """Return a case: the answer gets the module of this text."""
-    return Case(name, lambda: (text,))
+    return Case(name, lambda: (text,), about)
 
 
 def cases() -> list[Case]:
