@@ -158,6 +158,14 @@ def draws(target, without):
     return _traced(lambda m, x: x + torch.bernoulli(m.w), w=nn.Parameter(_X / 10 + 0.5)), [_X]
 
 
+@wrong("spared", "makes a tensor without values")
+def without_values(target, without):
+    if target != "merge-matmul":
+        return other_faults(target, without)
+    empty = _traced(lambda m, x, y: (torch.matmul(torch.empty_like(x), y), torch.matmul(x, y)))
+    return empty, [_X, torch.eye(4)]
+
+
 @wrong("cost", "keeps what the fault does not need")
 def large(target, without):
     gm, inputs = other_faults(target, without)

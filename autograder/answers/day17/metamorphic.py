@@ -107,6 +107,7 @@ def hidden(seed: int) -> list[Case]:
         wide,
         wide.flip(0),
     )
+    law("read twice, a multiple", lambda m, x: torch.div(e := torch.div(torch.exp(x), number), torch.exp(e)), twice)
     return cases
 
 
@@ -242,6 +243,17 @@ def apart_from_the_first(gm):
         with graph.inserting_after(node):
             first.replace_input_with(node, graph.call_method("clone", (node,)))
     return [_rewritten(gm, _BY_OTHERS), fx.GraphModule(gm, graph), _unshared(gm)]
+
+
+@wrong("did", "copies a value for each of its readers, so that these copies share what the value was made of")
+def shared_one_before(gm):
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for node in [node for node in graph.nodes if node.op == "call_function"]:
+        for reader in list(node.users)[1:]:
+            with graph.inserting_before(node):
+                reader.replace_input_with(node, graph.node_copy(node))
+    return [*by_others(gm)[:2], fx.GraphModule(gm, graph)]
 
 
 @wrong("same", "takes sums and softmax along the last dimension")
