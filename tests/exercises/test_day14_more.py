@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import random
+import re
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from autograder.answers.day14.recompute import _again, _choices
 from autograder.authoring.answers import hidden_cases, reference
 from passlab import exercises
 from passlab.autodiff import work_of
+from passlab.exercises.day14 import optimizer
 from passlab.exercises.day14._joint import DEAR, Joint, drawn, is_write, repeatable
 from passlab.exercises.day14.recompute import least_work, merged
 from passlab.given.day14.partition import memory, part
@@ -216,8 +218,24 @@ def stepped(body):
         (stepped(lambda p, g, s, t: [p[:1], s]), "valid", "calls aten.slice.Tensor, which is not element-wise"),
         (stepped(lambda p, g, s, t: [p.double(), s]), "valid", "returns torch.float64"),
         (stepped(lambda p, g, s, t: [p - 0.1 * g, s]), "same", "torch.optim has"),
+        (lambda groups: [g | {"params": []} for g in groups], "valid", "a list of one name or more; here they are []."),
     ],
 )
 def test_sentences_of_optimizer(change, verdict, sentence):
     result = lost("day14.optimizer", groups(change), "sgd")
     assert result is None if verdict is None else result[0] == verdict and sentence in result[1], result
+
+
+def test_optimizer_tells_numbers_of_float64_apart():
+    """Values that differ by no more than float32 rounds print as two numbers."""
+    row = {
+        "name": "w",
+        "shape": (2,),
+        "dtype": "float64",
+        "memory": "w",
+        "gradients": (True,) * optimizer.STEPS,
+        "options": {},
+    }
+    group = {"params": ["w"], "graph": fx.symbolic_trace(lambda p, g, s, t: [p - 1.0001e-3 * g, s])}
+    value, expected = re.findall(r"-?\d+\.\d+", optimizer.difference("sgd", group, {"w": row}))
+    assert value != expected

@@ -112,7 +112,7 @@ def why_not_groups(value: Any, method: str, rows: Mapping[str, dict]) -> str:
             return f"A group is a dict with params and graph; one here is {shown(group)}."
         names, gm = group["params"], group["graph"]
         if not isinstance(names, (list, tuple)) or not names:
-            return f"The params of a group are a list of names; here they are {shown(names)}."
+            return f"The params of a group are a list of one name or more; here they are {shown(names)}."
         for name in names:
             if not isinstance(name, str) or name not in rows:
                 return f"{shown(name)} is not the name of a parameter."
@@ -232,13 +232,11 @@ def difference(method: str, group: Mapping[str, Any], rows: Mapping[str, dict]) 
         size = started(one)[0].numel()
         for step, right in enumerate(by_torch(method, one)):
             value, values[step] = values[step][:size], values[step][size:]
-            tolerance = 1e-9 if right.dtype == torch.float64 else 1e-5
+            tolerance, digits = (1e-9, 10) if right.dtype == torch.float64 else (1e-5, 6)
             if not torch.allclose(value, right, rtol=tolerance, atol=tolerance):
                 at = int((value - right).abs().nan_to_num(nan=torch.inf).argmax())
-                return (
-                    f"{one['name']} after step {step + 1}: element {at} is {value[at]:.6g}; torch.optim has "
-                    f"{right[at]:.6g}."
-                )
+                actual, expected = (f"{x[at].item():.{digits}g}" for x in (value, right))
+                return f"{one['name']} after step {step + 1}: element {at} is {actual}; torch.optim has {expected}."
     return ""
 
 
