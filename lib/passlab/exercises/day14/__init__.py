@@ -179,7 +179,7 @@ EXERCISES: tuple[Exercise, ...] = (
         meaning={
             "valid": "a graph with the right inputs and outputs",
             "did": "the derivatives are torch's",
-            "same": "at kinks and ties, too",
+            "same": "at kinks, ties and other edges, too",
             "cost": "all changes travel together",
         },
         helps={"valid": 1, "same": 3, "did": 2, "cost": 2},
