@@ -13,6 +13,7 @@ import random
 import shutil
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -61,12 +62,12 @@ def pytest_configure(config):
         config.pluginmanager.register(schedule.Progress(config))
         if config.getoption("keep_passed"):
             options = config.option
-            if options.keyword or options.markexpr or options.changed or any("::" in name for name in config.args):
-                raise pytest.UsageError("--keep-passed is about whole files: leave out -k, -m, --changed and `::`.")
+            if options.keyword or options.markexpr or options.changed:
+                raise pytest.UsageError("--keep-passed is about whole files: leave out -k, -m and --changed.")
             config.pluginmanager.register(long.Passed())
         named = config.args_source == config.ArgsSource.ARGS or config.getoption("changed")
         held = config.getoption("tvm")
-        os.environ["PYTEST_LEFT_OUT"] = " ".join(() if named else long.left_out(held))  # for the workers, too
+        os.environ["PYTEST_LEFT_OUT"] = "\n".join(() if named else long.left_out(held))  # for the workers, too
         if held == "none" and not named:
             from tests.attacks import draw  # here alone, as it brings all attacks
 
@@ -77,8 +78,10 @@ def pytest_report_header(config):
     held = config.getoption("tvm")
     tried = f"{amounts.EXAMPLES} examples, {amounts.KILLS} kills, seeds {amounts.SEEDS}"
     head = [f"TVM held: {held}; {tried}, random numbers {amounts.RANDOM}, draw {amounts.DRAW}"]
-    if names := os.environ["PYTEST_LEFT_OUT"].split():
-        head.append(f"drawn to be left out, having passed with this very code: {', '.join(names)}")
+    if names := os.environ["PYTEST_LEFT_OUT"].splitlines():
+        counts = Counter(map(long.file_of, names))
+        texts = (name if n == 1 else f"{name} ({n} tests)" for name, n in counts.items())
+        head.append(f"drawn to be left out, having passed with this very code: {', '.join(texts)}")
     return head
 
 
@@ -92,12 +95,12 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     held = {"none": "relax"}.get(config.getoption("tvm"), config.getoption("tvm"))
-    kept, dropped, out = [], [], set(os.environ["PYTEST_LEFT_OUT"].split())
+    kept, dropped, out = [], [], set(os.environ["PYTEST_LEFT_OUT"].splitlines())
     for item in items:
         at = place(item.path)
         flavour = getattr(item, "callspec", None) and item.callspec.params.get("flavour")
         foreign = at.startswith("tvm/") and flavour not in (None, held)
-        (dropped if foreign or f"tests/{at}" in out else kept).append(item)
+        (dropped if foreign or schedule.unit(item.nodeid) in out else kept).append(item)
     if base := config.getoption("changed"):
         files = {item.path for item in kept}
         try:

@@ -14,6 +14,14 @@ from autograder.proofs import imports
 
 #: A test that imports one of these, or has the fixture `course`, runs the project as a program: all of it may matter.
 PROGRAMS = {"autograder/toys/tiny.py", "autograder/toys/hubs.py", "lib/passlab/cli.py"}
+#: What grades a submission: the command, and what its processes start with.
+GRADER = (
+    "autograder.commands",
+    "autograder.engine.runner.warm",
+    "autograder.engine.sandbox.__main__",
+    "autograder.engine.verifier.builder",
+    "autograder.engine.verifier.process",
+)
 _FIXTURE = re.compile(r"^def \w+\([^)]*\bcourse\b", re.M)
 PROJECT = ("lib/passlab/", "autograder/", "pyproject.toml")
 #: Any change may matter to them: they read the ledger of proofs, or look up what pages and notebooks name.

@@ -1,10 +1,11 @@
-"""Which of the long files of tests run: those that a change since they passed can reach, and a share of the others.
+"""Which of the long tests run: those that a change since they passed can reach, and a share of the others.
 
 python -m tests.support.long              # run those that have not passed with this code
 PYTEST_ADDOPTS=--keep-passed make test    # run all tests
 
-Either writes which files have passed into tests/long.json, each with a digest of what it reaches. What is left
-out is drawn anew in each run, and printed in its head. Attacks, proofs and notebooks have draws of their own.
+They are units, as workers take them: files, and of the files in `schedule.SCATTERED` tests. Either command writes which
+have passed into tests/long.json, each with a digest of what it reaches. What is left out is drawn anew in each run, and
+printed in its head. Attacks, proofs and notebooks have draws of their own.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from autograder.authoring.source import ROOT
 from autograder.proofs import imports, ledger
+from passlab import exercises
+from passlab.graph.registry import COMPILERS
 from tests.support import changed, schedule
 from tests.support.amounts import DRAW, FULL
 
@@ -30,36 +35,42 @@ PASSED = ROOT / "tests/long.json"
 LONG, SHARE = 10.0, 1 / 20
 #: Files that draw their own share, and a folder of which two runs have a part each.
 _OTHER_DRAWS = ("attacks/test_attacks.py", "exercises/test_prove.py", "exercises/test_notebooks_run.py", "tvm/")
+#: Files that read the project's files as such: any change may matter to them.
+_ALWAYS = ("test_api.py", "test_types.py", "authoring/test_project.py")
 #: What the tests start or read besides modules and their data.
-_OTHERS = ("Makefile", "nbgrader_config.py", "lib/setup.sh", "course/*.py", "solutions/*/*.py")
+_OTHERS = ("Makefile", "nbgrader_config.py", "lib/setup.sh")
+#: The parts of `autograder` that every program may start, and how a text names another one; answers go by exercises.
+_GRADING = ("authoring", "engine", "grading", "proofs", "reports")
+_PART = re.compile(r"\bautograder[./](?!answers)(\w+)")
 #: Modules through which a test reaches others by names that its text does not have.
 _LISTS = frozenset({"passlab.exercises", "passlab.given", "autograder.answers", "autograder.proofs.ledger"})
+_TESTS = ("tests/", "autograder/toys/")
+#: How a text names an exercise or a day, and how it asks for all of them.
+_EXERCISE, _DAY = re.compile(r"\bday\d\d\.[a-z0-9-]+"), re.compile(r"\bday\d\d(?!\d)")
+_EVERY = re.compile(r"\bdays\(|\bof_day\((?!\")|\bauthored_paths\(")
 #: What tests write, and proofs.
 _RESULTS = {"tests/long.json", "tests/seconds.json", "tests/attacks/proved.json", "autograder/ledger.json"}
 
 
 def lengths() -> dict[str, float]:
-    """Return long file of tests, as a path from the project's folder → its seconds, in order."""
+    """Return long unit → its seconds, in order: a file of tests as its path from the project's folder, or a test in a
+    long file, "tests/a/test_b.py::test_c"."""
+    rows = schedule.table()
     seconds: Counter[str] = Counter()
-    for name, taken in schedule.table().items():  # of some files, a row for each test
+    for name, taken in rows.items():
         seconds[name.split("::")[0]] += taken
-    others = tuple(f"tests/{name}" for name in _OTHER_DRAWS)
-    return {name: seconds[name] for name in sorted(seconds) if seconds[name] >= LONG and not name.startswith(others)}
+    others = tuple(f"tests/{name}" for name in (*_OTHER_DRAWS, *_ALWAYS))
+    return {name: rows[name] for name in sorted(rows) if seconds[file_of(name)] >= LONG and not name.startswith(others)}
+
+
+def file_of(name: str) -> str:
+    """Return the file of a unit, as a path from the project's folder."""
+    return name.split("::")[0]
 
 
 def files() -> list[str]:
     """Return the long files of tests, as paths from the project's folder."""
-    return list(lengths())
-
-
-@cache
-def _code(*folders: str) -> set[str]:
-    """Return the modules of some folders with what they import, as paths from the project's folder."""
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    homes = {path: ROOT / "lib" if path.is_relative_to(ROOT / "lib") else ROOT for path in paths}
-    modules = [".".join(path.relative_to(home).with_suffix("").parts) for path, home in homes.items()]
-    closure = imports.closure([name.removesuffix(".__init__") for name in modules])
-    return {path.relative_to(ROOT).as_posix() for path in closure}
+    return list(dict.fromkeys(map(file_of, lengths())))
 
 
 @cache
@@ -70,43 +81,86 @@ def _tracked() -> list[str]:
     return [path for path in listed if (ROOT / path).is_file()]
 
 
-def reached(name: str) -> set[str]:
-    """Return the files that can make a difference to a file of tests, as paths from the project's folder.
+def _relative(paths: Iterable[Path]) -> set[str]:
+    return {path.relative_to(ROOT).as_posix() for path in paths}
 
-    They are what it imports, what its text names, the fixtures of its folders; the library and the answers, where it
-    takes exercises from their list; and the whole project, where it runs that as a program.
+
+@cache
+def _program(*parts: str) -> set[str]:
+    """Return the files of the project as a program, with these parts of `autograder`: its commands, what they import
+    or start, and every compiler."""
+    folders = [ROOT / "autograder" / part for part in (*_GRADING, *parts)]
+    files = [*(ROOT / "autograder").glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files]
+    compilers = [f"passlab.{package}{part}" for package in COMPILERS for part in ("", ".compiler")]
+    others = (path for pattern in _OTHERS for path in ROOT.glob(pattern))
+    return _relative({*imports.closure(["passlab.cli", *modules, *compilers]), *others})
+
+
+@cache
+def _exercise(exercise_id: str) -> set[str]:
+    return _relative(ledger.files(exercise_id))
+
+
+@cache
+def _texts(file: str) -> tuple[str, ...]:
+    """Return the text of a file of tests, and of the modules of tests and the toys that it imports."""
+    paths = (ROOT / path for path in changed.needs(ROOT / file) if path.startswith(_TESTS) and path.endswith(".py"))
+    return tuple(path.read_text(encoding="utf-8") for path in sorted(paths))
+
+
+def _exercises(name: str) -> set[str]:
+    """Return the ids of the exercises that a unit may take from their list: the one that its name has; else those of
+    the days that its file, or a module of tests that it imports, names; all, if none is named or all are asked for."""
+    known = [exercise.id for day in exercises.days() for exercise in exercises.of_day(day)]
+    if own := {*known} & {*_EXERCISE.findall(name)}:
+        return own
+    texts = _texts(file_of(name))
+    days = {day for text in texts for day in _DAY.findall(text)}
+    every = not days or any(_EVERY.search(text) for text in texts)
+    return {i for i in known if every or i.split(".")[0] in days}
+
+
+def reached(name: str) -> set[str]:
+    """Return the files that can make a difference to a unit, as paths from the project's folder.
+
+    They are what its file imports, what its text names, and the fixtures of its folders; where it takes exercises from
+    their list, those with their answers; and where it runs the project as a program, that, exercises and lessons.
     """
-    test = ROOT / name
+    test = ROOT / file_of(name)
     fixtures = [folder / "conftest.py" for folder in test.parents if folder.is_relative_to(ROOT / "tests")]
-    paths = {path.relative_to(ROOT).as_posix() for path in fixtures if path.is_file()}
+    paths = _relative(path for path in fixtures if path.is_file())
     paths |= changed.needs(test) | changed.names(test, _tracked())
-    if imports.read(test).imports & _LISTS:
-        paths |= _code("lib/passlab", "autograder/answers")
-    if changed.runs_programs(test):
-        paths |= _code("lib/passlab", "autograder")
-        paths |= {path.relative_to(ROOT).as_posix() for pattern in _OTHERS for path in ROOT.glob(pattern)}
+    program = changed.runs_programs(test)
+    if program or imports.read(test).imports & _LISTS:
+        ids = _exercises(name)
+        paths |= {path for i in ids for path in _exercise(i)}
+        if program:
+            days = {i.split(".")[0] for i in ids}
+            parts = {part for text in _texts(file_of(name)) for part in _PART.findall(text)}
+            paths |= _program(*sorted(parts)) | _relative(p for day in days for p in ROOT.glob(f"course/{day}_*.py"))
     return paths - _RESULTS
 
 
 def digest(name: str) -> str:
-    """Return the digest of what can make a difference to a file of tests."""
+    """Return the digest of what can make a difference to a unit."""
     return ledger.digest_of(ROOT / path for path in reached(name))
 
 
 def held(name: str) -> str:
-    """Return the TVM that pytest holds in the run of a long file."""
+    """Return the TVM that pytest holds in the run of a unit."""
     folder = name.split("/")[1]
     return folder if folder in ("relay", "relax") else "none"
 
 
 def passed(names: Iterable[str]) -> set[str]:
-    """Return those of these files that have passed with what they reach as it is."""
+    """Return those of these units that have passed with what they reach as it is."""
     known = ledger.read(PASSED)
     return {name for name in names if name in known and known[name] == digest(name)}
 
 
 def left_out(tvm: str = "none") -> list[str]:
-    """Return the long files of a run that do not run this time."""
+    """Return the long units of a run that do not run this time."""
     if FULL or os.environ.get("PYTEST_LONG") == "all":
         return []
     seconds = lengths()
@@ -119,26 +173,25 @@ def left_out(tvm: str = "none") -> list[str]:
 
 
 class Passed:
-    """Writes down which long files pass."""
+    """Writes down which long units pass."""
 
     def __init__(self):
-        self.digests, self.ran, self.failed = {name: digest(name) for name in files()}, set(), set()
+        self.digests, self.ran, self.failed = {name: digest(name) for name in lengths()}, set(), set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        (self.failed if report.failed else self.ran).add(report.nodeid.split("::")[0])
+        (self.failed if report.failed else self.ran).add(schedule.unit(report.nodeid))
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         whole = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         if whole and (names := (self.ran - self.failed) & self.digests.keys()):
-            lines = {
-                name: code for name, code in ledger.read(PASSED).items() if name in files() and name not in self.failed
-            }
+            known = ledger.read(PASSED).items()
+            lines = {name: code for name, code in known if name in self.digests and name not in self.failed}
             lines |= {name: self.digests[name] for name in names}
             PASSED.write_text(json.dumps(lines, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def main() -> int:
-    names, status = files(), 0
+    names, status = lengths(), 0
     due = sorted({*names} - passed(names))
     for tvm in ("none", "relay", "relax"):
         if own := [name for name in due if held(name) == tvm]:

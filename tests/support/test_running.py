@@ -95,7 +95,7 @@ def test_every_part_has_quick_tests():
 
 
 LONG = {"tests/hub/test_hub.py": 70.0, "tests/fx/test_effects.py": 0.2, "tests/test_reach.py": 50.0}
-LONG |= {"tests/engine/test_engine.py::one": 8.0, "tests/engine/test_engine.py::two": 67.0}
+LONG |= {"tests/exercises/test_closed.py::one": 8.0, "tests/exercises/test_closed.py::two": 67.0}
 LONG |= {"tests/exercises/test_prove.py::one": 80.0, "tests/relax/test_kernels.py::one": 55.0}
 
 
@@ -110,52 +110,56 @@ def passed(tmp_path, monkeypatch):
     return lambda code, *names: long.PASSED.write_text(json.dumps(dict.fromkeys(names, code)))
 
 
-def test_long_files_are_left_out_only_if_they_passed_with_the_same_code(passed, monkeypatch):
+def test_long_units_are_left_out_only_if_they_passed_with_the_same_code(passed, monkeypatch):
     assert long.left_out() == []
-    passed("before", *long.files())
+    passed("before", *long.lengths())
     assert long.left_out() == []
-    passed("now", *long.files())
+    passed("now", *long.lengths())
     out, relax = long.left_out(), long.left_out("relax")
-    assert len(long.files()) == 4 and len(out + relax) == 3 and set(relax) <= {"tests/relax/test_kernels.py"}
+    assert len(long.files()) == 4 and len(long.lengths()) == 5
+    assert len(out + relax) == 4 and set(relax) <= {"tests/relax/test_kernels.py::one"}
     passed("now", "tests/test_reach.py")
     assert long.left_out() == [name for name in out if name == "tests/test_reach.py"]
     assert long.left_out("relax") == []
-    passed("now", *long.files())
+    passed("now", *long.lengths())
     monkeypatch.setenv("PYTEST_LONG", "all")
     assert long.left_out() == []
 
 
-def test_a_run_writes_down_the_long_files_that_pass_whole(passed, monkeypatch):
-    engine, hub, _, reach = long.files()
+def test_a_run_writes_down_the_long_units_that_pass_whole(passed, monkeypatch):
+    one, two, hub, _, reach = long.lengths()
 
     def run(ended, **outcomes):
         plugin = long.Passed()
         for name, failed in [("test_hub", False), *outcomes.items()]:
-            path = next(path.split("::")[0] for path in [*LONG] if f"/{name}.py" in path)
-            plugin.pytest_runtest_logreport(SimpleNamespace(nodeid=f"{path}::test", failed=failed))
+            path = next((path for path in LONG if path.endswith(f"::{name}")), None)
+            path = path or next(path for path in LONG if f"/{name}.py" in path)
+            nodeid = path if "::" in path else f"{path}::test"
+            plugin.pytest_runtest_logreport(SimpleNamespace(nodeid=nodeid, failed=failed))
         plugin.pytest_sessionfinish(ended)
         return json.loads(long.PASSED.read_text())
 
-    passed("before", engine, reach)
-    assert run(pytest.ExitCode.TESTS_FAILED, test_reach=True, test_effects=False) == {engine: "before", hub: "now"}
-    assert run(pytest.ExitCode.INTERRUPTED, test_engine=False) == {engine: "before", hub: "now"}
+    passed("before", two, reach)
+    assert run(pytest.ExitCode.TESTS_FAILED, test_reach=True, test_effects=False) == {two: "before", hub: "now"}
+    assert run(pytest.ExitCode.INTERRUPTED, two=False) == {two: "before", hub: "now"}
     monkeypatch.setattr(long, "digest", lambda name: "later")
-    assert run(pytest.ExitCode.OK, test_engine=False) == {engine: "later", hub: "later"}
+    assert run(pytest.ExitCode.OK, one=False) == {two: "before", one: "later", hub: "later"}
+    assert run(pytest.ExitCode.TESTS_FAILED, one=True, two=False) == {two: "later", hub: "later"}
 
 
 def test_each_draw_leaves_out_others(passed, monkeypatch):
-    passed("now", *long.files())
+    passed("now", *long.lengths())
     drawn = set()
     for number in range(30):
         monkeypatch.setattr(long, "DRAW", str(number))
         drawn.add((*long.left_out(), *long.left_out("relax")))
-    assert len(drawn) == 4
+    assert len(drawn) > 3
 
 
-def test_the_long_files_that_are_drawn_take_a_share_of_all_their_time_and_each_has_its_turn(passed, monkeypatch):
+def test_the_long_units_that_are_drawn_take_a_share_of_all_their_time_and_each_has_its_turn(passed, monkeypatch):
     table = {f"tests/a/test_{number}.py": 20.0 for number in range(60)} | {"tests/a/test_large.py": 600.0}
     monkeypatch.setattr(long.schedule, "table", lambda: table)
-    passed("now", *long.files())
+    passed("now", *long.lengths())
     turns = set()
     for number in range(400):
         monkeypatch.setattr(long, "DRAW", str(number))
@@ -165,30 +169,45 @@ def test_the_long_files_that_are_drawn_take_a_share_of_all_their_time_and_each_h
     assert turns == {*table}
 
 
+#: What each of these reaches, the next test says.
+REACHING = (
+    "tests/hub/test_hub.py",  # a toy course alone
+    "tests/system/test_leaderboard.py",  # one day of the course
+    "tests/system/test_perfect.py",  # each of its days
+    "tests/exercises/test_closed.py::test_no_other_function_does_the_exercise[day05.liveness]",  # one exercise
+    "tests/fx/test_generate.py",  # what it imports
+)
+PROGRAMS = {"test_hub", "test_leaderboard", "test_perfect"}
+
+
 def reaching(monkeypatch, name: str) -> set[str]:
-    """The long files whose digest another text of a file changes."""
-    files = ["tests/hub/test_hub.py", "tests/exercises/test_closed.py", "tests/fx/test_generate.py"]
-    before, content = [*map(long.digest, files)], long.ledger._content
+    """The long units whose digest another text of a file changes."""
+    before, content = [*map(long.digest, REACHING)], long.ledger._content
     monkeypatch.setattr(long.ledger, "_content", lambda p: b"x = 1" if p == long.ROOT / name else content(p))
-    after = [*map(long.digest, files)]
+    after = [*map(long.digest, REACHING)]
     monkeypatch.setattr(long.ledger, "_content", content)
-    return {Path(file).stem for file, a, b in zip(files, before, after, strict=True) if a != b}
+    return {Path(long.file_of(unit)).stem for unit, a, b in zip(REACHING, before, after, strict=True) if a != b}
 
 
 @pytest.mark.parametrize(
     "name, tests",
     {
-        "tests/conftest.py": {"test_hub", "test_closed", "test_generate"},
-        "lib/passlab/fx/effects.py": {"test_hub", "test_closed", "test_generate"},
-        "lib/passlab/exercises/day11/scaling.py": {"test_hub", "test_closed"},
-        "autograder/answers/day11/scaling.py": {"test_hub", "test_closed"},
+        "tests/conftest.py": PROGRAMS | {"test_closed", "test_generate"},
+        "lib/passlab/fx/effects.py": PROGRAMS | {"test_closed", "test_generate"},
+        "lib/passlab/exercises/day11/scaling.py": {"test_perfect"},
+        "autograder/answers/day11/scaling.py": {"test_perfect"},
+        "lib/passlab/exercises/day05/liveness.py": {"test_perfect", "test_closed"},
+        "lib/passlab/exercises/day12/compiler.py": {"test_perfect", "test_leaderboard"},
+        "lib/passlab/wafer/mapping.py": {"test_perfect"},
+        "course/day11_wafer.py": {"test_perfect"},
         "autograder/hub/spawner.py": {"test_hub"},
-        "autograder/reports/templates/report.html": {"test_hub"},
-        "solutions/day01/graphs.py": {"test_hub"},
+        "autograder/engine/runner/warm.py": PROGRAMS,
+        "autograder/reports/templates/report.html": PROGRAMS,
+        "solutions/day01/graphs.py": {"test_perfect"},
         "tests/fx/test_generate.py": {"test_generate"},
         "CHANGELOG.md": set(),
     }.items(),
 )
-def test_a_file_of_tests_is_tried_again_after_a_change_that_reaches_it(monkeypatch, name, tests):
+def test_a_unit_is_tried_again_after_a_change_that_reaches_it(monkeypatch, name, tests):
     assert (long.ROOT / name).is_file()
     assert reaching(monkeypatch, name) == tests
