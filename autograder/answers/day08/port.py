@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autograder.answers.day08._shared import Build, alive, generated
-from autograder.authoring.answers import edited, right, something_to_do, wrong
+from autograder.authoring.answers import Edit, edited, right, something_to_do, wrong
 from passlab import models
 from passlab.exercises.day08._shared import IMAGE, WEIGHT, conv
 from passlab.judge import Case, cases_in
@@ -204,40 +204,26 @@ EQUIVALENT = {
 in_main_alone = edited("did", "counts readers in main alone, and clips what other functions hold")(
     ("mutator.readers = reads(function)", 'mutator.readers = reads(module["main"])')
 )
-default_layouts = edited("valid", "makes the convolution anew and leaves out its layouts")(
-    (
-        "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
-        "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
-        '("strides", "padding", "dilation", "groups", "out_dtype")})',
+_ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout", "out_dtype")
+
+
+def _anew(what: str, *attributes: str) -> Edit:
+    """Return the answer that makes the convolution anew and leaves out these attributes."""
+    kept = [name for name in _ATTRIBUTES if name not in attributes]
+    anew = ", ".join(f"{name}=conv.attrs.{name}{' or None' * (name == 'out_dtype')}" for name in kept)
+    return edited("valid", f"makes the convolution anew and leaves out {what}")(
+        ("tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)", f"relax.op.nn.conv2d(*operands, {anew})")
     )
-)
+
+
+default_layouts = _anew("its layouts", "data_layout", "kernel_layout", "out_layout")
+default_dilation = _anew("its dilation", "dilation")
+default_out_layout = _anew("the layout of its result", "out_layout")
+default_dtype = _anew("the dtype of its result", "out_dtype")
 plain_ones = edited("did", "fuses no convolution with strides or dilation")(
     (
         'operator(conv) != "relax.nn.conv2d"',
         'operator(conv) != "relax.nn.conv2d" or max(*conv.attrs.strides, *conv.attrs.dilation) > 1',
-    )
-)
-default_dilation = edited("valid", "makes the convolution anew and leaves out its dilation")(
-    (
-        "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
-        "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
-        '("strides", "padding", "groups", "data_layout", "kernel_layout", "out_layout")}, '
-        "out_dtype=conv.attrs.out_dtype or None)",
-    )
-)
-default_out_layout = edited("valid", "makes the convolution anew and leaves out the layout of its result")(
-    (
-        "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
-        "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
-        '("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout")}, '
-        "out_dtype=conv.attrs.out_dtype or None)",
-    )
-)
-default_dtype = edited("valid", "makes the convolution anew and leaves out the dtype of its result")(
-    (
-        "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
-        "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
-        '("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")})',
     )
 )
 
