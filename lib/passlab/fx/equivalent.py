@@ -67,6 +67,7 @@ from passlab.fx.diverge import LARGEST, divergent_nodes, locate
 from passlab.fx.isolation import ProcessLostError
 from passlab.fx.nodes import op_name, why_not_ordered
 from passlab.fx.programs import Program, Run, preserve_state
+from passlab.judge.words import plural
 
 #: Graphs with more nodes are slow to run: checks that cost several runs, or say little, are skipped.
 LARGE = 500
@@ -257,7 +258,7 @@ class _Comparison(Comparison):
         if self.before.graph is not None and self.after.graph is not None:
             b, a = (len(p.graph.find_nodes(op="placeholder")) for p in (self.before, self.after))
             if b != a:
-                difference = Difference(f"before takes {b} input{'s' * (b != 1)} and after takes {a}", "signature")
+                difference = Difference(f"before takes {plural(b, 'input')} and after takes {a}", "signature")
                 return self.failure(Trial("given", self.examples[0]), difference, Errors())
         return super().run()
 
@@ -295,17 +296,17 @@ class _Comparison(Comparison):
         if self.unusual:
             names = ["given"]
             self.notes["programs of nested, quantized or packed tensors are tried on the example inputs only"] = None
-        if self._specialised():
+        if self._specialized():
             names = [n for n in names if n not in ("structured", "sizes", "half", "float16")]
             self.notes["scripted and exported programs are tried in their own dtype, size and layout only"] = None
         return names
 
-    def _specialised(self) -> bool:
+    def _specialized(self) -> bool:
         return self.before.specialized or self.after.specialized
 
     def _trials(self, names: list[str]) -> Iterator[Trial]:
         trials = Trials(self.examples, self.native, own_seed(self.options.seed), self.options.thorough)
-        trials.double &= not self._specialised()
+        trials.double &= not self._specialized()
         for name in names:
             if name == "same tensor" and not self.writes:
                 continue

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from passlab.fx.nodes import size_hint
 from passlab.fx.reader import symbolic_trace
 from passlab.graph.cost import Cost, Measured
+from passlab.judge.words import plural
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -160,6 +161,12 @@ def _cuda_kernels(fn: Callable, args: tuple) -> collections.Counter[str]:
 def device_name(device: torch.device) -> str:
     """Return a measurement's name for its device: "cpu" or "cuda:0 (NVIDIA …)"."""
     return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
+
+
+def machine_name(device: torch.device) -> str:
+    """Return the name of what computes: "cpu, 2 threads" or "cuda:0 (NVIDIA …)"."""
+    threads = f", {plural(torch.get_num_threads(), 'thread')}" if device.type == "cpu" else ""
+    return device_name(device) + threads
 
 
 def peak_memory(fn: Callable, *args) -> Measured:

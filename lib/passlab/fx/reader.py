@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.graph import Graph, Node, kinds
 from passlab.graph.assemble import UNKNOWN, Type, several, short, tensor_type
+from passlab.judge.words import plural
 
 #: Opcodes whose kind does not depend on a target.
 _OPCODE_KIND = {"placeholder": "data", "get_attr": "data", "output": "data"}
@@ -332,7 +333,7 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> Inference:
     if not least <= len(inputs) <= len(placeholders) and not any(
         str(node.target).startswith("*") for node in placeholders
     ):
-        return Inference({}, None, f"it takes {least} input{'s' * (least != 1)} and got {len(inputs)}")
+        return Inference({}, None, f"it takes {plural(least, 'input')} and got {len(inputs)}")
 
     dataless = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(inputs))
     shapes = _Shapes(gm, _without_data if dataless else _copy)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from passlab.fx.measure import device_name, tensors
+from passlab.fx.measure import machine_name, tensors
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,7 @@ def timed(candidates: Mapping[str, Callable], *inputs, repeats: int = 25, warmup
         low, mid, high = statistics.quantiles(ts, n=4, method="inclusive")
         ratio = statistics.median(t / base for t, base in zip(ts, first, strict=True))
         rows.append(Row(name, mid, high - low, min(ts), ratio))
-    threads = torch.get_num_threads()
-    threads = f", {threads} thread{'s' * (threads > 1)}" if device.type == "cpu" else ""
-    return Timing(tuple(rows), device_name(device) + threads, repeats)
+    return Timing(tuple(rows), machine_name(device), repeats)
 
 
 def _turn(fn: Callable, inputs: tuple, calls: int) -> float:

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+import torch
+
+from passlab.fx.measure import machine_name
 from passlab.measure.clock import seconds
 
 
@@ -59,8 +62,6 @@ def measure_machine(device: str = "cpu") -> Machine:
     bandwidth: a copy of 64 MiB, read and written. flops: a float32 matrix product, 1024³ (4096³ on CUDA). launch: an
     operation on one element into an existing tensor.
     """
-    import torch
-
     home = torch.device(device)
     size = 1024 if home.type == "cpu" else 4096
     source, matrix = torch.ones(2**24, device=home), torch.ones(size, size, device=home)
@@ -69,15 +70,11 @@ def measure_machine(device: str = "cpu") -> Machine:
         copying = _best(lambda: target.copy_(source), 1, home)
         computing = _best(lambda: torch.mm(matrix, matrix, out=product), 1, home)
         launching = _best(lambda: torch.neg(element, out=element), 1000, home)
-    threads = torch.get_num_threads()
-    cpu = f"cpu, {threads} thread{'s' * (threads != 1)}"
-    name = torch.cuda.get_device_name(home) if home.type == "cuda" else cpu
-    return Machine(2 * source.nbytes / copying, 2 * size**3 / computing, launching, name)
+    return Machine(2 * source.nbytes / copying, 2 * size**3 / computing, launching, machine_name(home))
 
 
-def _best(call: Callable[[], object], times: int, device: object, rounds: int = 7) -> float:
+def _best(call: Callable[[], object], times: int, device: torch.device, rounds: int = 7) -> float:
     """Return the least seconds of a call."""
-    import torch
 
     def synchronize() -> None:
         if device.type == "cuda":
