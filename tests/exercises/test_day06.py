@@ -44,7 +44,7 @@ def solved(program=STRAIGHT, **changed):
             "same",
             "Replayed, your visits lead elsewhere: at the start of block entry expected {}, got {x, y}.",
         ),
-        ({"log": ["entry"] * 3}, "cost", "3 visits to 1 blocks, 1 is enough."),
+        ({"log": ["entry"] * 3}, "cost", "3 visits to 1 block, 1 is enough."),
     ],
 )
 def test_what_is_told_of_a_solver(changed, verdict, sentence):

@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from passlab.capture import private
+from passlab.judge.words import plural
 
 
 def capture(f: Callable, *inputs: Any, dynamic: bool | None = None) -> Capture:
@@ -191,12 +192,8 @@ class Capture:
         self.counts.append(sum(record.graph is not None for record in self._frames.values()))
 
     def __repr__(self) -> str:
-        parts = [_count(len(self.graphs), "graph"), _count(len(self.breaks), "break"), _count(len(self.counts), "call")]
+        parts = [plural(len(self.graphs), "graph"), plural(len(self.breaks), "break"), plural(len(self.counts), "call")]
         return f"Capture({self.name}: {', '.join(parts)})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _break(stop: private.Stop) -> Break:

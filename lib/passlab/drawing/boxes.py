@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from passlab.drawing.grouping import Group, group
 from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, bold, cut, escape, rows, size, small
 from passlab.graph import KINDS, Graph, Node
+from passlab.judge.words import plural
 
 #: More boxes than this are grouped: a larger picture is slow and illegible.
 LIMIT = 200
@@ -136,7 +137,7 @@ def title_lines(title: str | None) -> list[str]:
 
 def heading(graph: Graph) -> str:
     values = f", {size(graph.bytes)} of values" if graph.bytes is not None else ""
-    return f"{graph.ir}: {len(graph)} node{'s' * (len(graph) != 1)}{values}"
+    return f"{graph.ir}: {plural(len(graph), 'node')}{values}"
 
 
 def legend(entries: list[tuple[str, str, str]]) -> str:

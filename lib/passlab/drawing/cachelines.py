@@ -37,7 +37,7 @@ def warp(addresses: Sequence[int | None], size: int = 4, title: str = "") -> Plo
     sectors = sorted({byte // SECTOR for byte in loaded})
     lines = {sector * SECTOR // LINE for sector in sectors}
     share = len(loaded) / (SECTOR * len(sectors))
-    count = f"{len(sectors)} sector{'s' * (len(sectors) != 1)} in {len(lines)} line{'s' * (len(lines) != 1)}"
+    count = f"{plural(len(sectors), 'sector')} in {plural(len(lines), 'line')}"
     summary = f"{count}, {share:.0%} of the bytes in use"
     text = [f"{title}: {summary}" if title else summary]
     for sector in sectors[: PER_ROW * ROWS]:

@@ -22,6 +22,7 @@ from typing import Any
 
 from passlab.drawing.boxes import RED
 from passlab.drawing.picture import GREY, INK, PALE, Picture, canvas, element, escape
+from passlab.judge.words import plural
 
 #: Limits on the points, arrows and panels of a picture.
 POINTS, ARROWS, PANELS = 1200, 600, 12
@@ -277,7 +278,7 @@ def _tiles(scene: Scene, panel: Panel, spots: dict) -> list[str]:
         edges = [b - a for a, b in pairwise([*path, path[0]])]
         upright = all(math.isclose(e.real, 0, abs_tol=1e-6) or math.isclose(e.imag, 0, abs_tol=1e-6) for e in edges)
         thick = panel.gap * (0.86 if upright else 0.68)
-        tip = _tip(f"tile {name}: {len(members)} point{'s' * (len(members) != 1)} here")
+        tip = _tip(f"tile {name}: {plural(len(members), 'point')} here")
         parts.append(element("g", tip, _band(path, thick + 2.6, GREY), _band(path, thick, "#F1F1F1")))
     return parts
 

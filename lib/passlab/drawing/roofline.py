@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from passlab.drawing.axes import COLOURS, LIGHT, Bar, Part, Plot, bars
 from passlab.drawing.picture import INK, PALE, cut, printable, size
+from passlab.judge.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -153,7 +154,7 @@ def traffic(programs: Mapping[str, Mapping[str, float]], title: str = "Bytes mov
     lines, rows, tips = [title], [], []
     for name, kernels in programs.items():
         ratio = f"× {sums[name] / first:.3g}" if rows and first else ""
-        amount = f"{size(sums[name])} in {len(kernels)} kernel{'s' * (len(kernels) != 1)}"
+        amount = f"{size(sums[name])} in {plural(len(kernels), 'kernel')}"
         parts = ", ".join(f"{cut(kernel, 30)} {size(count)}" for kernel, count in _largest(kernels))
         lines.append(
             f"{cut(name, 24):<{column}}  {'█' * round(40 * sums[name] / most):<40}  {amount}  {ratio}".rstrip()

@@ -14,6 +14,7 @@ from passlab.drawing.graphs import ids, node_lines
 from passlab.drawing.picture import INK, Picture, escape
 from passlab.drawing.player import State, player
 from passlab.graph import Graph, view
+from passlab.judge.words import plural
 
 #: Maximum number of states.
 STATES = 100
@@ -105,7 +106,7 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
         element[1:]: f'class="{css(element)}"' for element in frames_of if element[0] == "edge" and len(element) == 3
     }
     note = f"Only the first {STATES} of {total} states are shown." if total > STATES else ""
-    subtitle = f"{frames[0][0].ir}: {len(frames)} state{'s' * (len(frames) != 1)}"
+    subtitle = f"{frames[0][0].ir}: {plural(len(frames), 'state')}"
     key = b.kinds_legend(dict.fromkeys((box.nodes[0].kind for box in boxes.values()), ""))
     dot, tips, note = b.to_dot(boxes, arcs, title or "", subtitle, key, limit, note)
     return Steps(frames, dot, title or "", note, tips)

@@ -15,6 +15,7 @@ from itertools import combinations
 from types import EllipsisType
 from typing import Any
 
+from passlab.judge.words import is_or_are
 from passlab.notebook.project import load, progress_file, save
 from passlab.notebook.ui import Card, show
 
@@ -96,7 +97,7 @@ def _difference(value: Any, truth: Any) -> str:
         right = sum(place[a] < place[b] for a, b in pairs)
         if len(pairs) == 1:
             return "You expected the other order."
-        return f"Of {len(pairs)} pairs, {right} {'is' if right == 1 else 'are'} in the order that you expected."
+        return f"Of {len(pairs)} pairs, {right} {is_or_are(right)} in the order that you expected."
     if isinstance(truth, int | float) and isinstance(value, int | float) and truth > 0 and value > 0:
         return f"You expected {value / truth:.2g} times as much."
     return "You expected something else: why?"

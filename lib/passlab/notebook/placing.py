@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from passlab.drawing.picture import CARD, INK, Picture, element
 from passlab.drawing.player import State, player
+from passlab.judge.words import plural
 from passlab.memory.allocate import ORDERS, Order, first_fit
 from passlab.memory.buffers import Buffer, height, lower_bound
 
@@ -90,8 +91,8 @@ def _span(lower: int, upper: int) -> str:
 
 
 def _row(buffer: Buffer) -> str:
-    size, steps = f"{buffer.size} byte{'s' * (buffer.size != 1)}", "s" * (buffer.upper - buffer.lower != 1)
-    return f"{buffer.name}: {size}, step{steps} {_span(buffer.lower, buffer.upper)}"
+    steps = "step" if buffer.upper - buffer.lower == 1 else "steps"
+    return f"{buffer.name}: {plural(buffer.size, 'byte')}, {steps} {_span(buffer.lower, buffer.upper)}"
 
 
 class Place(Picture):

@@ -9,6 +9,7 @@ from typing import Any
 
 from passlab import exercises
 from passlab import reviews as questions
+from passlab.judge.words import plural
 from passlab.notebook import ui
 from passlab.notebook.project import load, load_progress, review_file, save, skipped_days
 from passlab.reviews.schedule import DAY, RIGHT, WRONG, Card
@@ -43,7 +44,7 @@ def review(*days: str) -> None:
     if name is None:
         soonest = min(cards[each.name].due for each in questions.kinds_of(*chosen))
         wait = max(1, round((soonest - time.time()) / DAY))
-        return ui.show(ui.say(f"Nothing to review: the next question is due in {wait} day{'s' * (wait > 1)}."))
+        return ui.show(ui.say(f"Nothing to review: the next question is due in {plural(wait, 'day')}."))
     _left()
     _session = _Session("", [_drawn(questions.KINDS[name])])
     _show()

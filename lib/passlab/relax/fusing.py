@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from passlab.graph.names import did_you_mean
-from passlab.judge import shown
+from passlab.judge import plural, shown
 from passlab.relax.cpu import blocks, reduces
 from passlab.relax.folding import fold_constants
 
@@ -99,8 +99,7 @@ class Price:
 
     def __str__(self) -> str:
         repeats = f", {self.recomputed:,.0f} of them again" if self.recomputed else ""
-        kernels = f"{self.kernels} kernel" + "s" * (self.kernels != 1)
-        amounts = f"{kernels}, {self.nbytes:,} bytes, {self.steps:,.0f} steps{repeats}"
+        amounts = f"{plural(self.kernels, 'kernel')}, {self.nbytes:,} bytes, {self.steps:,.0f} steps{repeats}"
         return f"{self.microseconds:,.1f} µs: {amounts}"
 
 

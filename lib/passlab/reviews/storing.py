@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from passlab.judge.words import plural
 from passlab.memory.allocate import ORDERS, first_fit
 from passlab.memory.buffers import Buffer, height, lower_bound
 from passlab.memory.cache import Cache, misses, transactions
@@ -68,7 +69,7 @@ def cache_misses(rng: random.Random) -> Question:
     cache = Cache(sets=rng.choice((1, 2)), ways=rng.choice((1, 2)), line=4)
     addresses = [rng.randint(0, 15) for _ in range(9)]
     text = (
-        f"A cache has {cache.sets} set{'s' * (cache.sets > 1)} of {cache.ways} line{'s' * (cache.ways > 1)}, each of 4 "
+        f"A cache has {plural(cache.sets, 'set')} of {plural(cache.ways, 'line')}, each of 4 "
         "bytes, and evicts the line that was used least recently. Line n is in set n modulo the number of sets. It is "
         f"empty at first. How many of these one-byte accesses miss?\n\n{' '.join(map(str, addresses))}"
     )

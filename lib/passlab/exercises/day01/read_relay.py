@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from passlab import models
-from passlab.judge import Case, Finding, times
+from passlab.judge import Case, Finding, plural, times
 from passlab.judge.forms import why_not_a_dict
 from passlab.judge.words import shown
 from passlab.relay import relay, tvm
@@ -158,7 +158,7 @@ def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str |
         (shortages if actual < want else excesses if actual > want else []).append(sentence)
     for name, want in expected["readers"].items():
         actual = value["readers"][name]
-        sentence = f"The parameter {name} is read by {want} expression{'s' * (want != 1)}; your count is {actual}."
+        sentence = f"The parameter {name} is read by {plural(want, 'expression')}; your count is {actual}."
         (shortages if actual < want else excesses if actual > want else []).append(sentence)
     for name, want in expected["parameters"].items():
         if (actual := value["parameters"][name]) != want:

@@ -9,6 +9,7 @@ from typing import Any
 from passlab.judge import Case, Finding, is_or_are
 from passlab.relax import relax, tvm
 from passlab.relax.cases import case, module, op
+from passlab.tvm.cases import calls
 from passlab.tvm.judge import bindings, counts, functions, judge_pass
 
 MULTIPLY, SIGMOID, SILU = "relax.multiply", "relax.sigmoid", "relax.nn.silu"
@@ -79,7 +80,7 @@ def _did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     limit = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
     count = counts(after)[SILU]
     if count < limit:
-        return f"Expected {_calls(limit, SILU)}; there {_are(count)}."
+        return f"Expected {calls(limit, SILU)}; there {_are(count)}."
     return None
 
 
@@ -91,17 +92,17 @@ def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None
         return lost
     limit = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
     if (count := counts(after)[SILU]) > limit:
-        return f"Expected {_calls(limit, SILU)}; there {_are(count)}: not every product with a sigmoid is a silu."
+        return f"Expected {calls(limit, SILU)}; there {_are(count)}: not every product with a sigmoid is a silu."
     keep = sum(map(_alive, functions(before).values()))
     if (count := counts(after)[SIGMOID]) < keep:
-        return f"{_calls(keep, SIGMOID)} {is_or_are(keep)} still used elsewhere; {count} left."
+        return f"{calls(keep, SIGMOID)} {is_or_are(keep)} still used elsewhere; {count} left."
     old, new = (Counter({o: n for o, n in counts(m).items() if o not in _MINE}) for m in (before, after))
     products = counts(before)[MULTIPLY] - sum(len(matches(f)) for f in functions(before).values())
     if (count := counts(after)[MULTIPLY]) < products:
-        return f"{_calls(products, MULTIPLY)} {is_or_are(products)} not a silu; {count} left."
+        return f"{calls(products, MULTIPLY)} {is_or_are(products)} not a silu; {count} left."
     if old != new:
         changed = min(o for o in old.keys() | new.keys() if old[o] != new[o])
-        return f"{_calls(old[changed], changed)} became {new[changed]}; the pass must not touch this operator."
+        return f"{calls(old[changed], changed)} became {new[changed]}; the pass must not touch this operator."
     return None
 
 
@@ -125,15 +126,11 @@ def _cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     keep = sum(map(_alive, functions(before).values()))
     count = counts(after)[SIGMOID]
     if count > keep:
-        return f"{_calls(count, SIGMOID)} {is_or_are(count)} left, but only {keep} used. Remove the rest."
+        return f"{calls(count, SIGMOID)} {is_or_are(count)} left, but only {keep} used. Remove the rest."
     return None
 
 
 _MINE = (MULTIPLY, SIGMOID, SILU)
-
-
-def _calls(number: int, operator: str) -> str:
-    return f"{number} call{'s' * (number != 1)} of {operator}"
 
 
 def _are(number: int) -> str:

@@ -9,7 +9,7 @@ from passlab.dataflow import ANALYSES, Program, random_program, solve
 from passlab.dataflow.solver import DoesNotEnd, FixpointState, NotMonotone
 from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, FOR_EVER, STRAIGHT, fact_shown, why_not_by_block
 from passlab.given._plain import plain
-from passlab.judge import Case, Finding, enough
+from passlab.judge import Case, Finding, enough, plural
 from passlab.judge.forms import why_not_a_list, why_not_names
 
 #: More visits than this are not replayed.
@@ -68,8 +68,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding(
         "cost",
         len(log) <= most,
-        f"{len(log)} visits to {len(program.blocks)} blocks, {enough(most)}. Of the blocks that wait, visit first "
-        f"the one that comes first in reverse post-order, and only if a fact that it reads has changed.",
+        f"{len(log)} visits to {plural(len(program.blocks), 'block')}, {enough(most)}. Of the blocks that wait, visit "
+        f"first the one that comes first in reverse post-order, and only if a fact that it reads has changed.",
     )
 
 

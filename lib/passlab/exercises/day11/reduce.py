@@ -18,7 +18,7 @@ bound = cache(bound)
 
 def table(cores: int, words: int) -> Case:
     """Return a case: a line of cores, and the words of each."""
-    name = f"{cores} cores, {words} word{'s' * (words > 1)} each"
+    name = f"{cores} cores, {plural(words, 'word')} each"
     return Case(name, lambda: (cores, words), ("valid", "did" if words < cores else "cost"))
 
 
