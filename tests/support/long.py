@@ -48,6 +48,8 @@ _TESTS = ("tests/", "autograder/toys/")
 #: How a text names an exercise or a day, and how it asks for all of them.
 _EXERCISE, _DAY = re.compile(r"\bday\d\d\.[a-z0-9-]+"), re.compile(r"\bday\d\d(?!\d)")
 _EVERY = re.compile(r"\bdays\(|\bof_day\((?!\")|\bauthored_paths\(")
+#: How it goes through the library's modules, and the modules that belong to one day.
+_WALK, _OF_A_DAY = "pkgutil", re.compile(r"lib/passlab/\w+/(day\d\d)/")
 #: What tests write, and proofs.
 _RESULTS = {"tests/long.json", "tests/seconds.json", "tests/attacks/proved.json", "autograder/ledger.json"}
 
@@ -98,6 +100,11 @@ def _program(*parts: str) -> set[str]:
 
 
 @cache
+def _library() -> set[str]:
+    return _relative(path for path in (ROOT / "lib/passlab").rglob("*") if path.suffix not in (".pyc", ".md", ""))
+
+
+@cache
 def _exercise(exercise_id: str) -> set[str]:
     return _relative(ledger.files(exercise_id))
 
@@ -125,20 +132,23 @@ def reached(name: str) -> set[str]:
     """Return the files that can make a difference to a unit, as paths from the project's folder.
 
     They are what its file imports, what its text names, and the fixtures of its folders; where it takes exercises from
-    their list, those with their answers; and where it runs the project as a program, that, exercises and lessons.
+    their list, those with their answers; where it runs the project as a program, that and their lessons; and where it
+    goes through the library's modules, these.
     """
     test = ROOT / file_of(name)
     fixtures = [folder / "conftest.py" for folder in test.parents if folder.is_relative_to(ROOT / "tests")]
     paths = _relative(path for path in fixtures if path.is_file())
     paths |= changed.needs(test) | changed.names(test, _tracked())
-    program = changed.runs_programs(test)
-    if program or imports.read(test).imports & _LISTS:
-        ids = _exercises(name)
-        paths |= {path for i in ids for path in _exercise(i)}
-        if program:
-            days = {i.split(".")[0] for i in ids}
-            parts = {part for text in _texts(file_of(name)) for part in _PART.findall(text)}
-            paths |= _program(*sorted(parts)) | _relative(p for day in days for p in ROOT.glob(f"course/{day}_*.py"))
+    program, texts = changed.runs_programs(test), _texts(file_of(name))
+    ids = _exercises(name) if program or imports.read(test).imports & _LISTS else set()
+    days = {i.split(".")[0] for i in ids}
+    paths |= {path for i in ids for path in _exercise(i)}
+    if program:
+        parts = {part for text in texts for part in _PART.findall(text)}
+        paths |= _program(*sorted(parts)) | _relative(path for day in days for path in ROOT.glob(f"course/{day}_*.py"))
+    if any(_WALK in text for text in texts):
+        own = {path: _OF_A_DAY.match(path) for path in _library()}
+        paths |= {path for path, day in own.items() if not day or day[1] in days}
     return paths - _RESULTS
 
 

@@ -174,7 +174,7 @@ REACHING = (
     "tests/hub/test_hub.py",  # a toy course alone
     "tests/system/test_leaderboard.py",  # one day of the course
     "tests/system/test_perfect.py",  # each of its days
-    "tests/exercises/test_closed.py::test_no_other_function_does_the_exercise[day05.liveness]",  # one exercise
+    "tests/exercises/test_closed.py::test_no_other_function_does_the_exercise[day05.liveness]",  # an exercise
     "tests/fx/test_generate.py",  # what it imports
 )
 PROGRAMS = {"test_hub", "test_leaderboard", "test_perfect"}
@@ -198,7 +198,7 @@ def reaching(monkeypatch, name: str) -> set[str]:
         "autograder/answers/day11/scaling.py": {"test_perfect"},
         "lib/passlab/exercises/day05/liveness.py": {"test_perfect", "test_closed"},
         "lib/passlab/exercises/day12/compiler.py": {"test_perfect", "test_leaderboard"},
-        "lib/passlab/wafer/mapping.py": {"test_perfect"},
+        "lib/passlab/wafer/mapping.py": {"test_perfect", "test_closed"},  # a function there may do any exercise
         "course/day11_wafer.py": {"test_perfect"},
         "autograder/hub/spawner.py": {"test_hub"},
         "autograder/engine/runner/warm.py": PROGRAMS,
