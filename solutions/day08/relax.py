@@ -220,9 +220,8 @@ def pattern(module: tvm.IRModule) -> tvm.IRModule:
                                block
         the product            is float32
         b                      has a number for each channel (not one for all of them);
-                               its other dimensions are 1 or missing: (1, C, 1, 1) or
-                               (C, 1, 1) for a convolution, (N,) or (1, N) for a matrix
-                               product
+                               its other dimensions are 1 or missing, as in (C, 1, 1)
+                               for a convolution and (N,) or (1, N) for a matrix product
         a convolution          has NCHW images (data_layout and out_layout) and OIHW
                                weights (kernel_layout)
         a matrix product       has a right operand of two dimensions
