@@ -24,7 +24,7 @@ UNKNOWN = 0.2
 #: Files whose tests share nothing that takes time to make, so that each may run on another core.
 SCATTERED = {"exercises/test_prove.py", "exercises/test_notebooks_run.py", "exercises/test_any_exercise.py"}
 SCATTERED |= {"exercises/test_closed.py", "exercises/test_day03.py", "relax/test_kernels.py", "relax/test_pipelines.py"}
-SCATTERED |= {"tvm/test_importers.py", "tvm/test_generate.py"}
+SCATTERED |= {"tvm/test_importers.py", "tvm/test_generate.py", "engine/test_wire.py"}
 
 
 def unit(nodeid: str) -> str:
