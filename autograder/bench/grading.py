@@ -196,7 +196,7 @@ def grading(largest: int) -> Iterator[Any]:
 PERFECT = {"day03": 1.5, "day04": 4.0, "day07": 10.0, "day08": 10.0}
 WHOLE, FIRST = 120, 20
 LINE = re.compile(
-    r"(?P<learner>[\w-]+), (?P<assignment>\w+): (?P<points>[\d.]+) of [\d.]+ points.*, (?P<seconds>[\d.]+) s"
+    r"(?P<learner>[\w-]+), (?P<assignment>\w+): (?P<points>[\d.]+) of [\d.]+ (extra )?points.*, (?P<seconds>[\d.]+) s"
 )
 
 

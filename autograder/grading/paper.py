@@ -188,6 +188,18 @@ class Marks:
         """The points that the learner got for stretch questions."""
         return sum(mark.points or 0.0 for mark in self.points.values() if mark.stretch)
 
+    @property
+    def total(self) -> str:
+        return total(self.core, self.most, self.extra, self.most_extra)
+
+
+def total(core: float, most: float, extra: float, most_extra: float) -> str:
+    """Return "4 of 9 points", "4 of 9 points and 5 of 8 extra", or, of extra credit alone, "5 of 8 extra points"."""
+    bonus = f"{round(extra, 2):g} of {round(most_extra, 2):g} extra"
+    if most_extra and not most:
+        return f"{bonus} points"
+    return f"{round(core, 2):g} of {round(most, 2):g} points" + (f" and {bonus}" if extra else "")
+
 
 def question(cell: str) -> str:
     """Return the question that a check cell belongs to."""

@@ -13,7 +13,7 @@ from rich.table import Table
 from autograder.authoring import source
 from autograder.authoring.samples import reference_text
 from autograder.grading.intake import ClassWork, Submission
-from autograder.grading.paper import marks, question
+from autograder.grading.paper import marks, question, total
 from autograder.grading.scores import Difference, Key, Score
 from passlab import exercises
 
@@ -65,12 +65,10 @@ def line(paper: GradedSubmission) -> str:
     if paper.failure or not paper.results:
         return f"{owner}: not graded"
     all_marks = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
-    parts = ("core", "most", "extra", "most_extra")
-    core, most, extra, most_extra = (sum(getattr(each, part) for each in all_marks) for part in parts)
-    extras = f" and {extra:g} of {most_extra:g} extra" if extra else ""
+    sums = (sum(getattr(each, part) for each in all_marks) for part in ("core", "most", "extra", "most_extra"))
     waiting = sum(mark.most for each in all_marks for mark in each.points.values() if mark.points is None)
-    extras += f", {waiting:g} to be graded by hand" if waiting else ""
-    return f"{owner}: {core:g} of {most:g} points{extras}, {sum(r.seconds for r in paper.results.values()):.1f} s"
+    by_hand = f", {waiting:g} to be graded by hand" if waiting else ""
+    return f"{owner}: {total(*sums)}{by_hand}, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
 
 def show(

@@ -77,7 +77,9 @@ def test_given_marks_comments_and_a_late_penalty_count():
 
 def test_extra_credit_is_said_and_not_in_the_maximum():
     page = feedback(*make(), Marks({"dce-check": Mark(5.0, 8.0, stretch=True), "essay": Mark(2.5, 3.0)}))
-    assert "2.5 of 3 points, and 5 of 8 extra" in page and "5 of 8 extra" in page
+    assert "2.5 of 3 points and 5 of 8 extra" in page
+    page = feedback(*make(), Marks({"dce-check": Mark(0.0, 8.0, stretch=True)}))
+    assert "0 of 8 extra points" in page and "0 of 0" not in page
 
 
 def test_hidden_tests_are_not_in_it_closed_or_not():

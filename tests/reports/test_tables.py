@@ -27,6 +27,14 @@ def test_what_a_person_has_to_grade_is_not_shown_as_lost():
     assert LINE.match(line)["points"] == "4", "the benchmarks read it"
 
 
+def test_extra_credit_alone_is_not_of_0_points():
+    result = NotebookResult("ada", "day02", "relax", 7, seconds=1.25)
+    result.verdicts[0] = Verdict("fuse-silu", 10 / 3, 10.0, 7, {}, "")
+    line = tables.line(paper(books.check("fuse-silu", 10), result=result))
+    assert line == "ada, ps1: 3.33 of 10 extra points, 1.2 s"
+    assert LINE.match(line)["points"] == "3.33", "the benchmarks read it"
+
+
 def test_a_cell_that_raised_is_lost_and_not_waiting():
     result = NotebookResult("ada", "ps1", "p1", 7, ran={0: Ran(error="AssertionError")}, seconds=2.0)
     own = books.cell("own", "assert one", 2, grade=True, locked=True)
