@@ -183,21 +183,39 @@ def left_out(tvm: str = "none") -> list[str]:
 
 
 class Passed:
-    """Writes down which long units pass."""
+    """Writes down which long units pass, each as it ends: a run that is killed loses only those that it was at."""
 
     def __init__(self):
-        self.digests, self.ran, self.failed = {name: digest(name) for name in lengths()}, set(), set()
+        self.digests, self.left, self.failed = {name: digest(name) for name in lengths()}, Counter(), set()
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        if parts := [name for name in session.config.args if schedule.unit(name) != name]:
+            raise pytest.UsageError(f"--keep-passed is about whole files, and {parts[0]} is a part of one.")
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._expect(item.nodeid for item in session.items)
+
+    def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:
+        self._expect(ids)
+
+    def _expect(self, nodeids: Iterable[str]) -> None:
+        self.left = self.left or Counter(map(schedule.unit, nodeids))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        (self.failed if report.failed else self.ran).add(schedule.unit(report.nodeid))
+        name = schedule.unit(report.nodeid)
+        if report.failed:
+            self.failed.add(name)
+        if report.when == "teardown":
+            self.left[name] -= 1
+            if not self.left[name] and name in self.digests:
+                self._write(name)
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        whole = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if whole and (names := (self.ran - self.failed) & self.digests.keys()):
-            known = ledger.read(PASSED).items()
-            lines = {name: code for name, code in known if name in self.digests and name not in self.failed}
-            lines |= {name: self.digests[name] for name in names}
-            PASSED.write_text(json.dumps(lines, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    def _write(self, name: str) -> None:
+        lines = {known: code for known, code in ledger.read(PASSED).items() if known in self.digests and known != name}
+        lines |= {} if name in self.failed else {name: self.digests[name]}
+        fresh = PASSED.with_suffix(".tmp")
+        fresh.write_text(json.dumps(lines, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+        fresh.replace(PASSED)
 
 
 def main() -> int:

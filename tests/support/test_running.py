@@ -126,25 +126,34 @@ def test_long_units_are_left_out_only_if_they_passed_with_the_same_code(passed, 
     assert long.left_out() == []
 
 
-def test_a_run_writes_down_the_long_units_that_pass_whole(passed, monkeypatch):
+def test_a_run_writes_down_each_long_unit_that_passes_whole(passed, monkeypatch):
     one, two, hub, _, reach = long.lengths()
+    tests = [one, two, f"{hub}::first", f"{hub}::second", f"{reach}::test", "tests/fx/test_effects.py::test"]
 
-    def run(ended, **outcomes):
+    def run(*ended, failed=()):
         plugin = long.Passed()
-        for name, failed in [("test_hub", False), *outcomes.items()]:
-            path = next((path for path in LONG if path.endswith(f"::{name}")), None)
-            path = path or next(path for path in LONG if f"/{name}.py" in path)
-            nodeid = path if "::" in path else f"{path}::test"
-            plugin.pytest_runtest_logreport(SimpleNamespace(nodeid=nodeid, failed=failed))
-        plugin.pytest_sessionfinish(ended)
+        plugin.pytest_xdist_node_collection_finished(None, tests)
+        for test in ended:
+            for when in ("setup", "call", "teardown"):
+                report = SimpleNamespace(nodeid=test, when=when, failed=test in failed and when == "call")
+                plugin.pytest_runtest_logreport(report)
         return json.loads(long.PASSED.read_text())
 
     passed("before", two, reach)
-    assert run(pytest.ExitCode.TESTS_FAILED, test_reach=True, test_effects=False) == {two: "before", hub: "now"}
-    assert run(pytest.ExitCode.INTERRUPTED, two=False) == {two: "before", hub: "now"}
+    assert run(*tests[2:], failed=[f"{reach}::test"]) == {two: "before", hub: "now"}
     monkeypatch.setattr(long, "digest", lambda name: "later")
-    assert run(pytest.ExitCode.OK, one=False) == {two: "before", one: "later", hub: "later"}
-    assert run(pytest.ExitCode.TESTS_FAILED, one=True, two=False) == {two: "later", hub: "later"}
+    assert run(one, f"{hub}::first") == {two: "before", one: "later", hub: "now"}, "killed in the middle of a file"
+    assert run(*tests[:3], failed=[one, f"{hub}::first"]) == {two: "later", hub: "now"}
+    assert run(*tests[2:4], failed=[f"{hub}::first"]) == {two: "later"}
+
+
+def test_a_part_of_a_file_is_not_written_down_as_the_file(passed):
+    def start(*names):
+        long.Passed().pytest_sessionstart(SimpleNamespace(config=SimpleNamespace(args=names)))
+
+    start("tests/hub/test_hub.py", "tests/exercises/test_closed.py::one")
+    with pytest.raises(pytest.UsageError, match=r"test_hub\.py::first is a part of one"):
+        start("tests/hub/test_hub.py::first")
 
 
 def test_each_draw_leaves_out_others(passed, monkeypatch):
