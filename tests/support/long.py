@@ -60,7 +60,7 @@ def lengths() -> dict[str, float]:
     rows = schedule.table()
     seconds: Counter[str] = Counter()
     for name, taken in rows.items():
-        seconds[name.split("::")[0]] += taken
+        seconds[file_of(name)] += taken
     others = tuple(f"tests/{name}" for name in (*_OTHER_DRAWS, *_ALWAYS))
     return {name: rows[name] for name in sorted(rows) if seconds[file_of(name)] >= LONG and not name.startswith(others)}
 
@@ -68,11 +68,6 @@ def lengths() -> dict[str, float]:
 def file_of(name: str) -> str:
     """Return the file of a unit, as a path from the project's folder."""
     return name.split("::")[0]
-
-
-def files() -> list[str]:
-    """Return the long files of tests, as paths from the project's folder."""
-    return list(dict.fromkeys(map(file_of, lengths())))
 
 
 @cache
