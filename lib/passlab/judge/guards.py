@@ -83,8 +83,11 @@ class TimeLimit:
     def _start(self) -> list[tuple[float, float]]:
         """Start the timers, and return how they stood. They fire again and again: a bare `except:` in the answer
         swallows one signal, not the next."""
-        seconds = self._limit.patience * self._limit.cpu, self._limit.cpu
-        return [signal.setitimer(timer, length, 0.2) for (timer, _), length in zip(self._signals, seconds, strict=False)]
+        cpu, patience = self._limit.cpu, self._limit.patience
+        return [
+            signal.setitimer(timer, cpu * (patience if timer == signal.ITIMER_REAL else 1), 0.2)
+            for timer, _ in self._signals
+        ]
 
     def _stop(self, _: int, frame: FrameType | None) -> None:
         codes = {*_codes(frame)}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from passlab.graph.registry import compiler
-from passlab.judge.guards import Closed, OutOfTime, preserve_process_state, reopen, TimeLimit
+from passlab.judge.guards import Closed, OutOfTime, TimeLimit, preserve_process_state, reopen
 from passlab.judge.travel import RECORDS
 from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome
 from passlab.judge.words import plural
