@@ -33,7 +33,7 @@ from torch import fx
 from autograder.authoring.answers import reference
 from passlab import exercises
 from passlab.judge import Case, Exercise, judge
-from passlab.judge.guards import Closed, reopen, TimeLimit
+from passlab.judge.guards import Closed, TimeLimit, reopen
 
 #: Packages whose functions an answer would call.
 PACKAGES = (
