@@ -213,6 +213,18 @@ def as_in_c_where_allowed(node, statement):
     return Mine(statement).of(node, {})
 
 
+@right("unrolls the loops that turn a constant number of times")
+def unrolled(node, statement):
+    class Mine(Walk):
+        def serial_loop(self, name, first, stop, step, body, values):
+            loop = super().serial_loop(name, first, stop, step, body, values)
+            if not isinstance(loop.extent, tir.IntImm):
+                return loop
+            return tir.For(loop.loop_var, 0, loop.extent, tir.ForKind.UNROLLED, loop.body)
+
+    return Mine(statement).of(node, {})
+
+
 def fold(function):
     def of_all(first, *rest):
         for other in rest:
@@ -272,6 +284,9 @@ empty_rows = edited("did", "rounds the number of turns toward zero: a loop that 
 new_variables = edited(
     "valid", "a new variable of the same name at each use, or loops with a start and a step, which TVM shifts"
 )(("step * turn", 'step * tirx.Var(name, "int32")'))
+all_unrolled = edited("same", "unrolls all loops, also those that turn a different number of times each time")(
+    ("tirx.ForKind.SERIAL", "tirx.ForKind.UNROLLED")
+)
 at_once = edited("did", "the loops are parallel, so their turns have no order")(
     ("tirx.ForKind.SERIAL", "tirx.ForKind.PARALLEL")
 )
