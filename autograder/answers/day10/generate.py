@@ -44,7 +44,7 @@ def hidden(seed: int) -> list[Case]:
     n, m = rng.sample(range(6, 12), 2)
     a, b, c = rng.randrange(2, 5), rng.randrange(2, 5), rng.choice((-3, -2, 2, 3))
     tiles = f"{{ S[i, j] -> [floor((i - {a}j)/{b + 1}), i - {a}j, j] }}"
-    both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 2}), floor((i + j)/{b}), i - 3j, j] }}"
+    both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 3}), floor((i + j)/{b}), i - 3j, j] }}"
     schedule = f"{{ S[i] -> [{a}i, 0]; T[i, j] -> [{a + 1}i + {b}, j + 1] }}"
     remainders = f"{{ S[i, j] -> [i mod {a}, i, j] }}"
     diagonals = "{ S[i, j] -> [floor(i/4), floor(j/3), i + j, i] }"
