@@ -318,8 +318,8 @@ check("day09.patterns", patterns)
 def fusion(module: ModuleOp) -> ModuleOp:
     """Fuse producers into their consumers, until no rule of the table applies.
 
-    In:  a module of linalg.generics on tensors, each with one result, without
-         linalg.index.
+    In:  a module of linalg.generics on tensors of numbers, each with one result,
+         without linalg.index.
     Out: the module, with as many linalg.generics as MLIR's linalg-fuse-elementwise-ops
          leaves.
     Stays: pairs in the right column of the table. No value is computed in two places.

@@ -90,6 +90,22 @@ def _filled(size: int) -> str:
     )
 
 
+def _of_integers(n: int, m: int) -> str:
+    """Return a program whose first operation reads integers, and writes floats."""
+    nodes = [
+        Node("a", (n, m), (("x", BOTH),), (0, 1), "arith.sitofp"),
+        Node("b", (n, m), (("a", BOTH), ("y", BOTH)), (0, 1)),
+    ]
+    floats, integers = f"tensor<{n}x{m}xf32>", f"tensor<{n}x{m}xi32>"
+    return (
+        program({"x": (n, m), "y": (n, m)}, nodes, ["b"])
+        .replace(f"%x: {floats}", f"%x: {integers}")
+        .replace(f"ins(%x : {floats}", f"ins(%x : {integers}")
+        .replace("^bb0(%a0: f32", "^bb0(%a0: i32", 1)
+        .replace("arith.sitofp %a0 : f32", "arith.sitofp %a0 : i32 to f32")
+    )
+
+
 #: Lines of a body: twice the whole part of %v0, which does not overflow.
 _WHOLE = """  %w = arith.fptosi %v0 : f32 to i32
   %t = arith.addi %w, %w overflow<nsw> : i32
@@ -191,6 +207,15 @@ def hidden(seed: int) -> list[Case]:
         ),
         fusion_case(
             "a transpose", program(flat, [one("a", x, out=(1, 0), op=""), one("b", ("a", TURNED), y)], ["b"]), "did"
+        ),
+        # Bodies that few programs have. `did` is about others: who forgets one has lost `valid` or `same`.
+        fusion_case("integers are read", _of_integers(n, m)),
+        fusion_case("a transposed copy of it", program(flat, [a, one("b", ("a", TURNED), sizes=(m, n), op="")], ["b"])),
+        fusion_case(
+            "an operation behind what is yielded",
+            program(flat, [a, one("b", ("a", BOTH), x)], ["b"]).replace(
+                "  linalg.yield %v0", "  %w = math.exp %v0 : f32\n  linalg.yield %v0"
+            ),
         ),
         fusion_case("a row of it", program(flat, [a, one("b", ("a", "0, d1"), x)], ["b"]), "did"),
         fusion_case(
@@ -503,6 +528,24 @@ from_its_outs = edited("spared", "fuses what the consumer reads as an input, tho
 )
 left_behind = edited("did", "leaves the producer behind")(
     ("        producer.detach()\n        producer.erase()\n", "        pass\n")
+)
+floats_only = edited("valid", "gives each argument of a body the type of the result")(
+    ("block.insert_arg(argument.type, len(inputs))", "block.insert_arg(initial.type, len(inputs))")
+)
+made_by_operations = edited("valid", "looks for the operation that computes what is yielded, and an argument has none")(
+    (
+        "for inner in op.body.block.ops:\n    block.add_op(inner.clone(values))",
+        """for inner in op.body.block.ops:
+    if isinstance(inner, YieldOp) and which is not None:
+        inner.operands[0].owner.results[0]
+    block.add_op(inner.clone(values))""",
+    )
+)
+yields_the_last = edited("same", "takes for the producer's result what its body computes last")(
+    (
+        "values[result.operands[0]]",
+        "block.last_op.results[0] if body else values[result.operands[0]]",
+    )
 )
 nothing = edited("valid", "returns nothing")(("    return module\n", ""))
 
