@@ -87,10 +87,10 @@ def program(inputs: Mapping[str, Sequence[int]], nodes: Sequence[Node], returned
 def fusion_case(name: str, text: str, *about: str, stays: int = 0) -> Case:
     """Return a case; about: did where something has to be fused, spared where something must not be.
 
-    stays: how many linalg.generics stay where that is not to be asked of MLIR's pass.
+    stays: how many linalg.generics stay where a producer reads its outs: MLIR's pass fuses some of these.
     """
     did = [_as_few] if "did" in about else []
-    fewest = least("linalg.generic", stays, "One may not be fused.") if stays else _not_fewer
+    fewest = least("linalg.generic", stays, "A producer that reads its outs may not be fused.") if stays else _not_fewer
     spared = [fewest, _computed_once, _flagged] if "spared" in about else []
     return Case(name, lambda: (parse(text, verified=False),), ("valid", "same", *about), expect=Expect(did, spared))
 
