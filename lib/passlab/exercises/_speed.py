@@ -3,12 +3,14 @@
 No number that an answer reports counts. The judge builds the module in another process, with what it is compared with,
 and runs them by turns on inputs that are drawn when it is judged and never twice the same, into fresh buffers; the
 outputs of every timed run are compared. What counts is CPU time, of all threads together: other programs do not add to
-it, and more cores do not shorten it. A ratio is the median over pairs of runs that follow each other at once: a machine
-that changes its speed from one second to the next changes both.
+it, and more cores do not shorten it. They do empty the caches, though, from which a short run suffers more than a long
+one. So each module's time is that of its shortest run, which was disturbed least ("Robust benchmarking in noisy
+environments", Chen and Revels, 2016).
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -26,7 +28,7 @@ BUSY = 1.3
 
 
 class Pace(NamedTuple):
-    """A build, what is wrong with its outputs ("" if nothing), and the seconds of a run.
+    """A build, what is wrong with its outputs ("" if nothing), and the seconds of its shortest run.
 
     `ratios`: how many times as fast it is as each module beside it.
     """
@@ -54,24 +56,21 @@ def pace(look: Callable[[], tuple[Built, str]], required: Sequence[float]) -> Pa
 
     look(): build and time the module (`builds.run_module(timed=True, beside=…)`), and compare all outputs. required:
     the least ratio for each module beside it. While all is right and a ratio is a little too small, or the runs of one
-    module differ as on a busy machine, look again; the best look counts.
+    module differ as on a busy machine, look again; the shortest runs of all looks count.
     """
-    best, share, quiet = Pace(Built([]), ""), -1.0, 0
+    own, others, quiet = math.inf, [math.inf] * len(required), 0
     for _ in range(BUSY_LOOKS):
         built, wrong = look()
         if wrong:
             return Pace(built, wrong)
-        ratios = tuple(
-            statistics.median(other / max(own, 1e-9) for other, own in zip(others.times, built.times, strict=True))
-            for others in built.beside
-        )
-        reached = min(ratio / least for ratio, least in zip(ratios, required, strict=True))
-        if reached > share:
-            best, share = Pace(built, "", statistics.median(built.times), ratios), reached
+        own = min(own, *built.times)
+        others = [min(other, *beside.times) for other, beside in zip(others, built.beside, strict=True)]
+        ratios = tuple(other / max(own, 1e-9) for other in others)
+        share = min(ratio / least for ratio, least in zip(ratios, required, strict=True))
         quiet += not any(_busy(runs.times) for runs in (built, *built.beside))
         if share >= 1 or quiet >= (1 if share < HOPELESS else LOOKS):
             break
-    return best
+    return Pace(built, "", own, ratios)
 
 
 def _busy(times: Sequence[float]) -> bool:
