@@ -35,9 +35,17 @@ def _types(x: Tensor, y: Tensor) -> list[Tensor]:
 
 
 def _ones(x: Tensor, y: Tensor) -> list[Tensor]:
-    """Three calls differ in 1.0, 1 and True alone."""
+    """Three calls differ in 1.0, 1 and True alone; with any two made one, it still runs, but on other numbers."""
     float_one, one, true = (torch.full((x.shape[1],), value) for value in (1.0, 1, True))
-    return [torch.exp(x * y) * float_one + torch.sin(x * y) * ~one + torch.cos(x) * (true + true)]
+    # 2²⁴ + 1 is odd as an integer, and rounds to an even float32
+    odd = one * (2**24 + 1) % 2
+    return [torch.exp(x * y) * float_one + torch.sin(x * y) * odd + torch.cos(x) * (true + true)]
+
+
+def _sorted(x: Tensor, w: Tensor) -> list[Tensor]:
+    """The parts of a tuple are dear to keep, and what it is computed from is not."""
+    values, _ = torch.sort(F.linear(x, w), 1)
+    return [values.exp().sin()]
 
 
 def _output(x: Tensor, w: Tensor) -> list[Tensor]:
@@ -127,6 +135,7 @@ def hidden(seed: int) -> list[Case]:
         program("1.0, 1 and True", _ones, {"x": square, "y": square}, 0.5),
         program("an output is computed once more", _output, two, 0),
         program("a tuple, and the least memory", _corrected, two, 0),
+        program("a tuple whose parts are dear to keep", _sorted, two, 0.4),
         program("views", _views, two, 0.8),
         program("written twice", _doubled, two, 0.3),
         program("random numbers, enough memory", _noisy, {"x": square, "y": square}, 1, about),
@@ -283,6 +292,9 @@ output_again = edited("spared", "returns what computes an output once more")(
 tuples_free = edited("did", "keeps tuples, for nothing")(
     ("again[node] + keeps.get(places[node], 0)", "again[node] + keeps.get(places[node], places[node] is None)"),
     ("solver.value(keeps.get(places[node], 0))", "solver.value(keeps.get(places[node], 1))"),
+)
+tuples_follow = edited("cost", "takes a tuple to be there already, and keeps nothing to compute it from")(
+    ("again[node] + keeps.get(places[node], 0)", "again[node] + keeps.get(places[node], 1)")
 )
 narrow_views = edited("did", "counts the numbers of a view, and forgets the memory that it keeps alive")(
     (
