@@ -391,6 +391,7 @@ def recompute(joint: fx.GraphModule, outputs: int, budget: int) -> fx.GraphModul
          budget: the most bytes that are kept for what runs behind the cut.
     Out: a joint graph with the same inputs and results, in which the names of the
          nodes that are computed once more begin with "again".
+    Time: 10 s of computing for each test case.
     Not to be called: passlab.autodiff.partition.partition,
          passlab.autodiff.partition.saved_under_budget.
 

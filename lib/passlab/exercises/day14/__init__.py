@@ -109,6 +109,7 @@ EXERCISES: tuple[Exercise, ...] = (
         points={"valid": 1, "same": 3, "spared": 2, "did": 2, "cost": 4},
         difficulty=3,
         minutes=65,
+        seconds=10.0,
         stretch=True,
         hints=(
             "Three steps: merge equal nodes into a new graph; decide what to keep; write the graph with tagged copies. "
