@@ -20,8 +20,9 @@ from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
-#: Cases of one rule each. Whoever forgets it fails here alone, often with an error, and keeps the points for the rest.
-RARE = ("lists, some of which changes", "nothing changes", "an output twice, and an input")
+#: What a case of a rare rule is about. An answer that forgets the rule fails here alone, often with an error, and keeps
+#: the points for the rest.
+RARE = EDGE
 
 
 def grown(x: Any, b: Any) -> tuple:
@@ -144,26 +145,23 @@ def hidden(seed: int) -> list[Case]:
     x, y = drawn(2, 3), drawn(2, 3)
     whole = torch.tensor([rng.randrange(3) for _ in range(4)])
     single = numbers(2, 3, dtype=torch.float32, seed=rng.randrange(2**31))
-    ordinary = [
-        ("a row that is broadcast to what does not change", grown, x, drawn(3)),
-        ("alphas", alphas, x, y),
-        ("quotients", quotients, x, y, torch.tensor([1, 2, 4])),
-        ("factors", factors, drawn(3, 3), drawn(3, 2)),
-        ("two types", two_types, single, drawn(3)),
-        ("whole numbers between", cut_off, 3 * x),
-        ("lists, some of which changes", lists, x, torch.arange(3)),
-        ("parts", parts, drawn(3, 4), whole[:2]),
-        ("largest", largest, drawn(3, 2)),
-        ("means", means, x),
-        ("choices", chosen, x, y),
-        ("an output twice, and an input", twice, x),
-        ("nothing changes", still, whole, whole.flip(0)),
-        ("slopes", slopes, x / 2),
-        ("layers", layers, *(drawn(2) for _ in range(8))),
-    ]  # fmt: skip
     matrix = torch.stack([row(1, 1, 0), row(2, 3, 3), row(0, 0, 0)])
     return [
-        *(program(name, run, *inputs, about=EDGE if name in RARE else ORDINARY) for name, run, *inputs in ordinary),
+        program("a row that is broadcast to what does not change", grown, x, drawn(3), about=ORDINARY),
+        program("alphas", alphas, x, y, about=ORDINARY),
+        program("quotients", quotients, x, y, torch.tensor([1, 2, 4]), about=ORDINARY),
+        program("factors", factors, drawn(3, 3), drawn(3, 2), about=ORDINARY),
+        program("two types", two_types, single, drawn(3), about=ORDINARY),
+        program("whole numbers between", cut_off, 3 * x, about=ORDINARY),
+        program("lists, some of which changes", lists, x, torch.arange(3), about=RARE),
+        program("parts", parts, drawn(3, 4), whole[:2], about=ORDINARY),
+        program("largest", largest, drawn(3, 2), about=ORDINARY),
+        program("means", means, x, about=ORDINARY),
+        program("choices", chosen, x, y, about=ORDINARY),
+        program("an output twice, and an input", twice, x, about=RARE),
+        program("nothing changes", still, whole, whole.flip(0), about=RARE),
+        program("slopes", slopes, x / 2, about=ORDINARY),
+        program("layers", layers, *(drawn(2) for _ in range(8)), about=ORDINARY),
         *(drawn_program(rng, f"drawn {n}") for n in range(3)),
         program(
             "edges: ties of rows", ties, matrix, torch.stack([row(1, 0, 0), row(2, 4, 3), row(0, 1, -1)]), about=EDGE
