@@ -23,16 +23,9 @@ from passlab.exercises.day09.reuse import (
 )
 from passlab.judge import Case
 
-#: Cases of one rule each, which few programs need. Whoever forgets it has unsafe slots, and not too many of them.
-RARE = (
-    "a cast lives longer",
-    "a cast of a choice",
-    "one of two",
-    "in, or out of the loop",
-    "around a loop, in it",
-    "left for the next turn of the outer loop",
-)
-SAFE = ("valid", "same", "spared")
+#: What a case of a single rule is about, which few programs need. An answer that forgets it has unsafe slots, and not
+#: too many of them.
+RARE = ("valid", "same", "spared")
 
 
 def _filled(name: str, of: str) -> str:
@@ -113,89 +106,188 @@ def hidden(seed: int) -> list[Case]:
         passed = "%p = %a, %q = %b, %o = %c"
         return f"%r, %s, %t = scf.for %k = %c0 to %c8 step %c1 iter_args({passed}) -> ({kinds}) {{\n{body}\n}}"
 
-    programs = {
-        "one after the other": straight(*(fresh(f"t{i}", f"t{i - 1}" if i else "x") for i in range(5)), to_y("t4")),
-        "allocated at the top": straight(
-            alloc("c", "b", "a", size=n), copy("x", "a", n), copy("a", "b", n), copy("b", "c", n), to_y("c")
+    cases = [
+        reuse_case(
+            "one after the other", straight(*(fresh(f"t{i}", f"t{i - 1}" if i else "x") for i in range(5)), to_y("t4"))
         ),
-        "three at once": straight(fresh("a", "x"), fresh("b", "x"), fresh("c", "x"), add("a", "b", "c", n), to_y("c")),
-        "a view lives longer": straight(
-            of("a", n), part("v", "a", n, slim), fresh("b", "x"), to_y("b"), of("c", slim),
-            move("v", view(slim), "c", memref(slim)),
+        reuse_case(
+            "allocated at the top",
+            straight(alloc("c", "b", "a", size=n), copy("x", "a", n), copy("a", "b", n), copy("b", "c", n), to_y("c")),
         ),
-        "a cast lives longer": straight(
-            of("a", n), cast("v", "a"), fresh("b", "x"), to_y("b"),
-            f"linalg.copy ins(%v : memref<?xf32>) outs(%y : {kind})",
+        reuse_case(
+            "three at once",
+            straight(fresh("a", "x"), fresh("b", "x"), fresh("c", "x"), add("a", "b", "c", n), to_y("c")),
         ),
-        "a cast of a choice": straight(
-            of("a", n), of("d", n), select("s", "a", "d"), cast("v", "s"), fresh("b", "x"), to_y("b"), fresh("e", "x"),
-            to_y("e"), f"linalg.copy ins(%v : memref<?xf32>) outs(%y : {kind})",
+        reuse_case(
+            "a view lives longer",
+            straight(
+                of("a", n),
+                part("v", "a", n, slim),
+                fresh("b", "x"),
+                to_y("b"),
+                of("c", slim),
+                move("v", view(slim), "c", memref(slim)),
+            ),
         ),
-        "one of two": straight(
-            fresh("a", "x"), fresh("b", "x"), select("s", "a", "b"), fresh("c", "x"), to_y("c"), fresh("d", "x"),
-            to_y("d"), to_y("s"),
+        reuse_case(
+            "a cast lives longer",
+            straight(
+                of("a", n),
+                cast("v", "a"),
+                fresh("b", "x"),
+                to_y("b"),
+                f"linalg.copy ins(%v : memref<?xf32>) outs(%y : {kind})",
+            ),
+            RARE,
         ),
-        **{
-            f"{what} that nothing uses": straight(of("a", n), of("b", n), of("c", n), line, to_y("c"))
+        reuse_case(
+            "a cast of a choice",
+            straight(
+                of("a", n),
+                of("d", n),
+                select("s", "a", "d"),
+                cast("v", "s"),
+                fresh("b", "x"),
+                to_y("b"),
+                fresh("e", "x"),
+                to_y("e"),
+                f"linalg.copy ins(%v : memref<?xf32>) outs(%y : {kind})",
+            ),
+            RARE,
+        ),
+        reuse_case(
+            "one of two",
+            straight(
+                fresh("a", "x"),
+                fresh("b", "x"),
+                select("s", "a", "b"),
+                fresh("c", "x"),
+                to_y("c"),
+                fresh("d", "x"),
+                to_y("d"),
+                to_y("s"),
+            ),
+            RARE,
+        ),
+        *(
+            reuse_case(f"{what} that nothing uses", straight(of("a", n), of("b", n), of("c", n), line, to_y("c")))
             for what, line in {
                 "a view": part("v", "a", n, slim),
                 "a cast": cast("v", "a"),
                 "a choice": select("v", "a", "b"),
                 "a loop": exchange("a", "b", "%r, %s", size=n),
             }.items()
-        },
-        "read in each turn": straight(fresh("a", "x"), loop(fresh("b", "a"), fresh("c", "b"), to_y("c"))),
-        "left for the next turn": straight(
-            alloc("a", "b", size=n), loop(copy("x", "a", n), to_y("a"), copy("x", "b", n), to_y("b"))
         ),
-        "left for the next turn, two loops": straight(
-            loop(alloc("a", "b", size=n), loop(copy("x", "a", n), to_y("a"), copy("x", "b", n), to_y("b"), i="j"))
+        reuse_case("read in each turn", straight(fresh("a", "x"), loop(fresh("b", "a"), fresh("c", "b"), to_y("c")))),
+        reuse_case(
+            "left for the next turn",
+            straight(alloc("a", "b", size=n), loop(copy("x", "a", n), to_y("a"), copy("x", "b", n), to_y("b"))),
         ),
-        "left for the next turn of the outer loop": straight(
-            alloc("a", "b", size=n),
-            loop(loop(copy("x", "a", n), to_y("a"), i="j"), loop(copy("x", "b", n), to_y("b"), i="k")),
+        reuse_case(
+            "left for the next turn, two loops",
+            straight(
+                loop(alloc("a", "b", size=n), loop(copy("x", "a", n), to_y("a"), copy("x", "b", n), to_y("b"), i="j"))
+            ),
         ),
-        "new in each turn": straight(
-            loop(fresh("a", "x"), to_y("a"), fresh("b", "x"), to_y("b")), fresh("c", "x"), to_y("c"),
-            loop(fresh("d", "x")),
+        reuse_case(
+            "left for the next turn of the outer loop",
+            straight(
+                alloc("a", "b", size=n),
+                loop(loop(copy("x", "a", n), to_y("a"), i="j"), loop(copy("x", "b", n), to_y("b"), i="k")),
+            ),
+            RARE,
         ),
-        "before and after a loop": straight(fresh("a", "x"), loop(fresh("b", "x"), to_y("b")), to_y("a")),
-        "only before a loop": straight(fresh("a", "x"), to_y("a"), loop(fresh("b", "x"), to_y("b"))),
-        "a view in a loop": straight(
-            of("a", n),
-            loop(part("v", "a", n, slim), of("b", slim), move("b", memref(slim), "v", view(slim)), of("c", n)),
+        reuse_case(
+            "new in each turn",
+            straight(
+                loop(fresh("a", "x"), to_y("a"), fresh("b", "x"), to_y("b")),
+                fresh("c", "x"),
+                to_y("c"),
+                loop(fresh("d", "x")),
+            ),
         ),
-        "passed on": straight(
-            of("a", n), of("b", n), exchange("a", "b", "%r, %s", fresh("c", "q"), to_y("c"), size=n), fresh("d", "x"),
-            to_y("d"), to_y("s"),
+        reuse_case("before and after a loop", straight(fresh("a", "x"), loop(fresh("b", "x"), to_y("b")), to_y("a"))),
+        reuse_case("only before a loop", straight(fresh("a", "x"), to_y("a"), loop(fresh("b", "x"), to_y("b")))),
+        reuse_case(
+            "a view in a loop",
+            straight(
+                of("a", n),
+                loop(part("v", "a", n, slim), of("b", slim), move("b", memref(slim), "v", view(slim)), of("c", n)),
+            ),
         ),
-        "in, and not out": straight(
-            of("a", n), of("b", n), exchange("a", "b", "%r, %s", copy("x", "q", n), size=n), fresh("d", "x"), to_y("d")
+        reuse_case(
+            "passed on",
+            straight(
+                of("a", n),
+                of("b", n),
+                exchange("a", "b", "%r, %s", fresh("c", "q"), to_y("c"), size=n),
+                fresh("d", "x"),
+                to_y("d"),
+                to_y("s"),
+            ),
         ),
-        "in, and only out": straight(
-            of("a", n), of("b", n), exchange("a", "b", "%r, %s", size=n), fresh("d", "x"), to_y("d"), to_y("r")
+        reuse_case(
+            "in, and not out",
+            straight(
+                of("a", n),
+                of("b", n),
+                exchange("a", "b", "%r, %s", copy("x", "q", n), size=n),
+                fresh("d", "x"),
+                to_y("d"),
+            ),
         ),
-        "in, or out of the loop": straight(
-            of("a", n), of("b", n), _other_out(n), fresh("d", "x"), to_y("d"), to_y("r")
+        reuse_case(
+            "in, and only out",
+            straight(
+                of("a", n), of("b", n), exchange("a", "b", "%r, %s", size=n), fresh("d", "x"), to_y("d"), to_y("r")
+            ),
         ),
-        "two through a loop": straight(of("a", n), of("b", n), _through(n), fresh("d", "x"), to_y("d"), to_y("r")),
-        "around a loop": straight(
-            of("a", n), of("b", n), of("c", n), rotated(), fresh("d", "x"), to_y("d"), to_y("s")
+        reuse_case(
+            "in, or out of the loop",
+            straight(of("a", n), of("b", n), _other_out(n), fresh("d", "x"), to_y("d"), to_y("r")),
+            RARE,
         ),
-        "around a loop, in it": straight(of("a", n), of("b", n), of("c", n), rotated(fresh("d", "x"), to_y("d"))),
-        "returned": straight(
-            fresh("a", "x"), to_y("a"), fresh("b", "x"), to_y("b"), fresh("c", "x"), to_y("c"),
-            result=kind, returned="a",
+        reuse_case(
+            "two through a loop", straight(of("a", n), of("b", n), _through(n), fresh("d", "x"), to_y("d"), to_y("r"))
         ),
-        "a view is returned": straight(
-            fresh("a", "x"), part("v", "a", n, slim), fresh("b", "x"), to_y("b"), result=view(slim), returned="v"
+        reuse_case(
+            "around a loop",
+            straight(of("a", n), of("b", n), of("c", n), rotated(), fresh("d", "x"), to_y("d"), to_y("s")),
         ),
-        "returned, and last": straight(fresh("a", "x"), to_y("a"), fresh("b", "x"), result=kind, returned="b"),
+        reuse_case(
+            "around a loop, in it",
+            straight(of("a", n), of("b", n), of("c", n), rotated(fresh("d", "x"), to_y("d"))),
+            RARE,
+        ),
+        reuse_case(
+            "returned",
+            straight(
+                fresh("a", "x"),
+                to_y("a"),
+                fresh("b", "x"),
+                to_y("b"),
+                fresh("c", "x"),
+                to_y("c"),
+                result=kind,
+                returned="a",
+            ),
+        ),
+        reuse_case(
+            "a view is returned",
+            straight(
+                fresh("a", "x"), part("v", "a", n, slim), fresh("b", "x"), to_y("b"), result=view(slim), returned="v"
+            ),
+        ),
+        reuse_case(
+            "returned, and last", straight(fresh("a", "x"), to_y("a"), fresh("b", "x"), result=kind, returned="b")
+        ),
         # numbers of elements and bytes are ordered differently
-        "of several types": typed(f"{30 * slim}xi8", f"{20 * slim}xf64", f"{20 * slim}xi8", f"{20 * slim}xf64"),
-        "of no dimensions": typed("f32", f"{slim}xf32", "f32", f"{slim}xf32"),
-        "none": straight(to_y("x")),
-    }  # fmt: skip
+        reuse_case(
+            "of several types", typed(f"{30 * slim}xi8", f"{20 * slim}xf64", f"{20 * slim}xi8", f"{20 * slim}xf64")
+        ),
+        reuse_case("of no dimensions", typed("f32", f"{slim}xf32", "f32", f"{slim}xf32"), ("valid", "cost")),
+        reuse_case("none", straight(to_y("x"))),
+    ]
     sizes = {
         "a small buffer first": (wide, slim, slim, wide),
         "a large buffer first": (slim, wide, wide, slim),
@@ -203,17 +295,14 @@ def hidden(seed: int) -> list[Case]:
         "the larger one grows": (wide, slim, wide + 9, slim),
         "the larger one grows, and is the second": (slim, wide, wide + 9, slim),
     }
-    programs |= {name: sized(*order) for name, order in sizes.items()}
+    cases += [reuse_case(name, sized(*order)) for name, order in sizes.items()]
     # sizes of one side, or their sum, are ordered differently from the number of elements
     rows = 20 + slim
-    programs |= {
-        "of two dimensions": typed(f"{rows + 20}x2xf32", f"10x{rows}xf32", "8x4xf32", f"10x{rows}xf32"),
-        "of two dimensions, turned": typed(f"2x{rows + 20}xf32", f"{rows}x10xf32", "4x8xf32", f"{rows}x10xf32"),
-    }
-    for steps in (8, 12, 16, 20):
-        programs[f"drawn, {steps} steps"] = drawn(rng, steps, (slim, 64, wide))
-    about = dict.fromkeys(RARE, SAFE) | {"of no dimensions": ("valid", "cost")}
-    return [reuse_case(name, text, about.get(name, ())) for name, text in programs.items()]
+    upright = typed(f"{rows + 20}x2xf32", f"10x{rows}xf32", "8x4xf32", f"10x{rows}xf32")
+    turned = typed(f"2x{rows + 20}xf32", f"{rows}x10xf32", "4x8xf32", f"{rows}x10xf32")
+    cases += [reuse_case("of two dimensions", upright), reuse_case("of two dimensions, turned", turned)]
+    cases += [reuse_case(f"drawn, {steps} steps", drawn(rng, steps, (slim, 64, wide))) for steps in (8, 12, 16, 20)]
+    return cases
 
 
 EQUIVALENT = {
