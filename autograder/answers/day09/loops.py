@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from passlab.judge import Case
 
 _ADD = "%s = arith.addf %l, %o : f32\nlinalg.yield %s : f32"
 _COPY = "linalg.yield %l : f32"
-#: Cases of one rule each. Whoever forgets it fails here alone, with an error, and keeps the points for the other laws.
-_RARE = ("no dimension", "a value from outside", "a value from outside, yielded", "a body with a branch")
+#: What a case of a single rule is about. An answer that forgets the rule fails here alone, with an error, and keeps the
+#: points for the other laws.
+_RARE = ("valid", "same")
 
 
 #: A body that adds up where the input is larger than the output.
@@ -65,25 +65,28 @@ def hidden(seed: int) -> list[Case]:
     def buffers(*shapes: tuple) -> list[str]:
         return ["f32" if shape is None else memref(*shape) for shape in shapes]
 
-    def one(name, dims, reductions, maps, body, arguments, shapes, expected, outs=1, types=None, before="", wrap=str):
+    def one(
+        name, dims, reductions, maps, body, arguments, shapes, expected,
+        outs=1, types=None, before="", wrap=str, about=(),
+    ):  # fmt: skip
         """Return a module of a single linalg.generic over %a, %b, …; `maps`: of these in turn."""
         types = types or buffers(*shapes)
         operands = [(f"%{letter}", *rest) for letter, *rest in zip("abcdef", types, maps, strict=False)]
         text = generic(dims, reductions, operands[:-outs], operands[-outs:], body, arguments)
-        return loops_case(name, types, before + wrap(text), shapes, expected)
+        return loops_case(name, types, before + wrap(text), shapes, expected, *about)
 
     two, three = "%l: f32, %o: f32", "%l: f32, %r: f32, %o: f32"
     first = rng.sample([0, 1, 2], 3)
     shape = [m, n, k]
     verdicts = ("valid", "same", "spared", "cost")  # there is nothing to do
     permuted = ", ".join(f"d{d}" for d in first)
-    made = [
+    return [
         one("a product of transposes", 3, [1], ["d1, d0", "d2, d1", "d2, d0"], PRODUCT, three,
             [(k, m), (n, k), (n, m)], lambda a, b, c: (a, b, c + (a.T @ b.T).T)),
         one("a permutation", 3, [], ["d0, d1, d2", permuted], _COPY, two,
             [tuple(shape), tuple(shape[d] for d in first)], lambda a, b: (a, a.transpose(first))),
         one("a sum of all", 2, [0, 1], ["d0, d1", ""], _ADD, two, [(m, n), ()], lambda a, b: (a, b + a.sum())),
-        one("no dimension", 0, [], ["", ""], _ADD, two, [(), ()], lambda a, b: (a, a + b)),
+        one("no dimension", 0, [], ["", ""], _ADD, two, [(), ()], lambda a, b: (a, a + b), about=_RARE),
         one("no turn", 2, [1], ["d0, d1", "d0"], _ADD, two, [(m, 0), (m,)], lambda a, b: (a, b)),
         one("nothing at all", 2, [], ["d1, d0", "d0, d1"], _COPY, two, [(n, 0), (0, n)], lambda a, b: (a, b)),
         one("a column for all", 2, [], ["d0", "d1, d0"], _COPY, two, [(m,), (n, m)],
@@ -103,9 +106,11 @@ def hidden(seed: int) -> list[Case]:
         one("a number times a buffer", 1, [], ["", "d0", "d0"], PRODUCT, three, [None, (n,), (n,)],
             lambda a, b, c: (a, b, c + np.float32(a) * b)),
         one("a value from outside", 1, [], ["d0", "d0"], "%p = arith.mulf %l, %z : f32\nlinalg.yield %p : f32", two,
-            [(n,), (n,)], lambda a, b: (a, a * np.float32(factor)), before=f"%z = arith.constant {factor} : f32\n"),
+            [(n,), (n,)], lambda a, b: (a, a * np.float32(factor)), before=f"%z = arith.constant {factor} : f32\n",
+            about=_RARE),
         one("a value from outside, yielded", 1, [], ["d0", "d0"], "linalg.yield %z : f32", two, [(n,), (n,)],
-            lambda a, b: (a, np.full(n, np.float32(factor))), before=f"%z = arith.constant {factor} : f32\n"),
+            lambda a, b: (a, np.full(n, np.float32(factor))), before=f"%z = arith.constant {factor} : f32\n",
+            about=_RARE),
         one("two outputs", 2, [], ["d0, d1", "d1, d0", "d0, d1"],
             "%p = arith.addf %l, %q : f32\nlinalg.yield %l, %p : f32, f32", "%l: f32, %o: f32, %q: f32",
             [(m, n), (n, m), (m, n)], lambda a, b, c: (a, a.T, a + c), outs=2),
@@ -151,7 +156,7 @@ def hidden(seed: int) -> list[Case]:
             "%l: f64, %r: f64, %o: f64", [(n,), (n,), ()], lambda a, b, c: (a, b, c + a @ b),
             types=[memref(n, dtype="f64"), memref(n, dtype="f64"), memref(dtype="f64")]),
         one("a body with a branch", 1, [], ["d0", "d0"], _LARGER, two, [(n,), (n,)],
-            lambda a, b: (a, np.where(a > b, a + b, b))),
+            lambda a, b: (a, np.where(a > b, a + b, b)), about=_RARE),
         one("a body that does not overflow", 1, [], ["d0", "d0"],
             "%s = arith.addi %l, %o overflow<nsw> : i64\nlinalg.yield %s : i64", "%l: i64, %o: i64", [(n,), (n,)],
             lambda a, b: (a, a + b), types=[memref(n, dtype="i64")] * 2),
@@ -204,7 +209,6 @@ def hidden(seed: int) -> list[Case]:
             end=f"\nfunc.func @other(%x: {memref(m)}, %y: {memref(m)}) {{\n"
             f"linalg.copy ins(%x : {memref(m)}) outs(%y : {memref(m)})\nreturn\n}}"),
     ]  # fmt: skip
-    return [replace(case, about=("valid", "same")) if case.name in _RARE else case for case in made]
 
 
 EQUIVALENT = {
