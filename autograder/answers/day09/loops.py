@@ -443,7 +443,9 @@ body_without_regions = edited("valid", "copies the operations of the body withou
 body_may_overflow = edited("spared", "copies the operations of the body without what they promise about overflow")(
     (
         "build.insert(inner.clone(means))",
-        "build.insert(type(inner)(*inner.clone(means).operands) if inner.name == 'arith.addi' else inner.clone(means))",
+        "copy = build.insert(inner.clone(means))\n"
+        "if flags := copy.properties.get('overflowFlags'):\n"
+        "    copy.properties['overflowFlags'] = type(flags)('none')",
     )
 )
 body_without_flags = edited("spared", "copies the operations of the body without their attributes")(
