@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from functools import partial
+from typing import NamedTuple
 
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import AffineMapAttr
@@ -112,25 +113,65 @@ _WHOLE = """  %w = arith.fptosi %v0 : f32 to i32
   %f = arith.sitofp %t : i32 to f32"""
 
 
+X, Y, U, V = ("x", BOTH), ("y", BOTH), ("u", ROW), ("v", "d1")
+
+
+class _Sizes(NamedTuple):
+    """Inputs of these sizes, and operations on matrices of n × m elements."""
+
+    n: int
+    m: int
+    k: int
+
+    @property
+    def flat(self) -> dict[str, tuple[int, ...]]:
+        return {"x": (self.n, self.m), "y": (self.n, self.m)}
+
+    @property
+    def vectors(self) -> dict[str, tuple[int, ...]]:
+        return {"u": (self.n,), "v": (self.m,)}
+
+    def one(self, name: str, *reads, out=(0, 1), op="arith.addf", sizes=(), **options) -> Node:
+        return Node(name, sizes if sizes or out == () else (self.n, self.m), tuple(reads), out, op, **options)
+
+    def product(self) -> Node:
+        return self.one("a", X, Y, op="arith.mulf")
+
+
 def hidden(seed: int) -> list[Case]:
     rng, plain_rng = random.Random(seed), random.Random(f"plain {seed}")
-    n, m, k = rng.sample(range(2, 6), 3)
-    vectors, flat, cube = {"u": (n,), "v": (m,)}, {"x": (n, m), "y": (n, m)}, {"z": (n, m, k)}
-    three = "d0, d1, d2"
+    s = _Sizes(*rng.sample(range(2, 6), 3))
+    flat, a = s.flat, s.product()
 
-    def one(name, *reads, out=(0, 1), op="arith.addf", sizes=(n, m), **options):
-        return Node(name, sizes, tuple(reads), out, op, **options)
+    def draw(i: int) -> Case:
+        return fusion_case(f"drawn, number {i + 1}", drawn(rng, 8), "did", "spared")
 
-    x, y, u, v = ("x", BOTH), ("y", BOTH), ("u", "d0"), ("v", "d1")
-    a = one("a", x, y, op="arith.mulf")
-    square = one("a", ("s", BOTH), op="math.exp", sizes=(n, n))
+    def draw_plain(i: int) -> Case:
+        return fusion_case(f"plain: drawn, number {i + 1}", plain_drawn(plain_rng, 6), "did", "spared")
+
+    twice = [s.one("b", ("a", BOTH), op="math.exp"), s.one("c", ("a", BOTH), Y)]
+    return [
+        core(fusion_case("plain: read by two", program(flat, [a, *twice], ["b", "c"]), "spared")),
+        core(fusion_case("plain: read and returned", program(flat, [a, twice[0]], ["b", "a"]), "spared")),
+        *(core(something_to_do("day09.fusion", partial(draw_plain, i))) for i in range(4)),
+        *_turned_cases(s),
+        *_length_cases(s),
+        *_map_cases(s),
+        *_body_cases(s),
+        *_part_cases(s),
+        *_outs_cases(s),
+        *_reader_cases(s),
+        *(something_to_do("day09.fusion", partial(draw, i)) for i in range(8)),
+    ]
+
+
+def _turned_cases(s: _Sizes) -> list[Case]:
+    """Return cases in which the dimensions of the two bodies have another order."""
+    n, m, k = s
+    flat, one, a, cube, three = s.flat, s.one, s.product(), {"z": (n, m, k)}, "d0, d1, d2"
     turned = one("a", ("z", three), sizes=(n, m, k), out=(1, 2, 0), op="math.exp")
     tanh = one("b", ("a", three), sizes=(m, k, n), out=(0, 1, 2), op="math.tanh")
-    wide = one("a", u, op="math.exp")
-    update = one("b", x, init="a")
-    both, triple = one("b", ("a", BOTH), x, init="a"), one("b", ("a", BOTH), ("a", BOTH), ("a", BOTH))
-    pair = one("b", ("a", BOTH), ("a", BOTH), op="arith.subf")
-    fixed = [
+    return [
         fusion_case("three dimensions, turned", program(cube, [turned, tanh], ["b"]), "did"),
         fusion_case(
             "a cube, turned in two ways",
@@ -146,15 +187,24 @@ def hidden(seed: int) -> list[Case]:
         ),
         fusion_case(
             "a sum that does not overflow, in the first body",
-            program(flat, [a, one("b", ("a", BOTH), x)], ["b"]).replace(
+            program(flat, [a, one("b", ("a", BOTH), X)], ["b"]).replace(
                 "  linalg.yield %v0", f"{_WHOLE}\n  linalg.yield %f", 1
             ),
             "did",
             "spared",
         ),
         fusion_case(
-            "written transposed", program(flat, [one("a", x, y, out=(1, 0)), one("b", ("a", TURNED), x)], ["b"]), "did"
+            "written transposed", program(flat, [one("a", X, Y, out=(1, 0)), one("b", ("a", TURNED), X)], ["b"]), "did"
         ),
+    ]
+
+
+def _length_cases(s: _Sizes) -> list[Case]:
+    """Return cases of sums, whose length must be known from an input that is left."""
+    n, m, _ = s
+    vectors, one = s.vectors, s.one
+    wide = one("a", U, op="math.exp")
+    return [
         fusion_case(
             "a sum whose length is lost",
             program(vectors, [wide, one("b", ("a", BOTH), out=(0,), op="math.tanh", sums=1)], ["b"]),
@@ -162,12 +212,12 @@ def hidden(seed: int) -> list[Case]:
         ),
         fusion_case(
             "a sum whose length is known",
-            program(vectors, [wide, one("b", ("a", BOTH), v, out=(0,), op="arith.mulf", sums=1)], ["b"]),
+            program(vectors, [wide, one("b", ("a", BOTH), V, out=(0,), op="arith.mulf", sums=1)], ["b"]),
             "did",
         ),
         fusion_case(
             "the length is known from another input",
-            program(vectors, [wide, one("b", v, ("a", BOTH), out=(0,), op="arith.mulf", sums=1)], ["b"]),
+            program(vectors, [wide, one("b", V, ("a", BOTH), out=(0,), op="arith.mulf", sums=1)], ["b"]),
             "did",
         ),
         fusion_case(
@@ -194,37 +244,59 @@ def hidden(seed: int) -> list[Case]:
             ),
             "spared",
         ),
+    ]
+
+
+def _map_cases(s: _Sizes) -> list[Case]:
+    """Return cases of constants in maps, and of bodies that only copy."""
+    flat, one, a = s.flat, s.one, s.product()
+    return [
         fusion_case("a constant in a map", program(flat, [a, one("b", ("a", BOTH), ("x", "0, d1"))], ["b"]), "did"),
         fusion_case(
             "the last of each row",
-            program(flat, [one("a", x, out=(0,), op="", sums=1), one("b", ("a", "d0"), y)], ["b"]),
+            program(flat, [one("a", X, out=(0,), op="", sums=1), one("b", ("a", "d0"), Y)], ["b"]),
             "spared",
         ),
         fusion_case(
             "the last of each row, as a column",
-            program(flat, [one("a", x, out=(0, -1), op="", sums=1), one("b", ("a", "d0, 0"), y)], ["b"]),
+            program(flat, [one("a", X, out=(0, -1), op="", sums=1), one("b", ("a", "d0, 0"), Y)], ["b"]),
             "spared",
         ),
         fusion_case(
-            "a transpose", program(flat, [one("a", x, out=(1, 0), op=""), one("b", ("a", TURNED), y)], ["b"]), "did"
+            "a transpose", program(flat, [one("a", X, out=(1, 0), op=""), one("b", ("a", TURNED), Y)], ["b"]), "did"
         ),
-        # Bodies that few programs have. `did` is about others: who forgets one has lost `valid` or `same`.
+    ]
+
+
+def _body_cases(s: _Sizes) -> list[Case]:
+    """Return cases of bodies that few programs have. `did` is about others: who forgets one has lost the rest."""
+    n, m, _ = s
+    flat, one, a = s.flat, s.one, s.product()
+    return [
         fusion_case("integers are read", _of_integers(n, m)),
         fusion_case("a transposed copy of it", program(flat, [a, one("b", ("a", TURNED), sizes=(m, n), op="")], ["b"])),
         fusion_case(
             "an operation behind what is yielded",
-            program(flat, [a, one("b", ("a", BOTH), x)], ["b"]).replace(
+            program(flat, [a, one("b", ("a", BOTH), X)], ["b"]).replace(
                 "  linalg.yield %v0", "  %w = math.exp %v0 : f32\n  linalg.yield %v0"
             ),
         ),
-        fusion_case("a row of it", program(flat, [a, one("b", ("a", "0, d1"), x)], ["b"]), "did"),
+    ]
+
+
+def _part_cases(s: _Sizes) -> list[Case]:
+    """Return cases in which a part of the producer's result is read, or all of a scalar."""
+    n, m, _ = s
+    flat, one, a = s.flat, s.one, s.product()
+    return [
+        fusion_case("a row of it", program(flat, [a, one("b", ("a", "0, d1"), X)], ["b"]), "did"),
         fusion_case(
             "a window of it",
             program(
                 {"u": (n + m - 1,), "v": (m,), "x": (n, m)},
                 [
-                    one("a", u, sizes=(n + m - 1,), out=(0,), op="math.exp"),
-                    one("b", ("a", "d0 + d1"), x, op="arith.mulf"),
+                    one("a", U, sizes=(n + m - 1,), out=(0,), op="math.exp"),
+                    one("b", ("a", "d0 + d1"), X, op="arith.mulf"),
                 ],
                 ["b"],
             ),
@@ -234,15 +306,26 @@ def hidden(seed: int) -> list[Case]:
         fusion_case(
             "a tensor without dimensions",
             program(
-                flat | {"s": ()}, [one("a", ("s", ""), out=(), sizes=(), op="math.exp"), one("b", ("a", ""), x)], ["b"]
+                flat | {"s": ()}, [one("a", ("s", ""), out=(), sizes=(), op="math.exp"), one("b", ("a", ""), X)], ["b"]
             ),
             "did",
         ),
+    ]
+
+
+def _outs_cases(s: _Sizes) -> list[Case]:
+    """Return cases of what a body finds in its outs, of several reads, and of flags."""
+    n = s.n
+    flat, one, a = s.flat, s.one, s.product()
+    update = one("b", X, init="a")
+    both, triple = one("b", ("a", BOTH), X, init="a"), one("b", ("a", BOTH), ("a", BOTH), ("a", BOTH))
+    pair = one("b", ("a", BOTH), ("a", BOTH), op="arith.subf")
+    return [
         fusion_case("written backwards", _backwards(n), "spared"),
         fusion_case("the outs begin with it", program(flat, [a, update], ["b"]), "spared"),
         fusion_case(
             "it reads its outs",
-            program(flat, [one("a", x, init="y"), one("b", ("a", BOTH), op="math.exp")], ["b"]),
+            program(flat, [one("a", X, init="y"), one("b", ("a", BOTH), op="math.exp")], ["b"]),
             "spared",
             stays=2,
         ),
@@ -251,12 +334,21 @@ def hidden(seed: int) -> list[Case]:
         fusion_case("read three times alike", program(flat, [a, triple], ["b"]), "did"),
         fusion_case(
             "flags in both bodies",
-            program(flat, [a, one("b", ("a", BOTH), x)], ["b"])
+            program(flat, [a, one("b", ("a", BOTH), X)], ["b"])
             .replace("%a0, %a1 : f32", "%a0, %a1 fastmath<nnan,nsz> : f32", 1)
             .replace("arith.addf %a0, %a1 : f32", "arith.addf %a0, %a1 fastmath<reassoc> : f32", 1),
             "did",
             "spared",
         ),
+    ]
+
+
+def _reader_cases(s: _Sizes) -> list[Case]:
+    """Return cases of several consumers and producers."""
+    n = s.n
+    flat, vectors, one, a = s.flat, s.vectors, s.one, s.product()
+    square = one("a", ("s", BOTH), op="math.exp", sizes=(n, n))
+    return [
         fusion_case(
             "read straight and turned",
             program({"s": (n, n)}, [square, one("b", ("a", BOTH), ("a", TURNED), sizes=(n, n))], ["b"]),
@@ -265,7 +357,7 @@ def hidden(seed: int) -> list[Case]:
         fusion_case(
             "a row for all",
             program(
-                flat | vectors, [one("a", u, sizes=(n,), out=(0,), op="math.exp"), one("b", ("a", "d0"), x)], ["b"]
+                flat | vectors, [one("a", U, sizes=(n,), out=(0,), op="math.exp"), one("b", ("a", "d0"), X)], ["b"]
             ),
             "did",
         ),
@@ -274,26 +366,26 @@ def hidden(seed: int) -> list[Case]:
         ),
         fusion_case(
             "two producers",
-            program(flat, [a, one("b", x, op="math.exp"), one("c", ("a", BOTH), ("b", BOTH), op="arith.subf")], ["c"]),
+            program(flat, [a, one("b", X, op="math.exp"), one("c", ("a", BOTH), ("b", BOTH), op="arith.subf")], ["c"]),
             "did",
         ),
         fusion_case(
             "a long chain",
-            program(flat, [one(f"c{i}", (f"c{i - 1}" if i else "x", BOTH), y) for i in range(9)], ["c8"]),
+            program(flat, [one(f"c{i}", (f"c{i - 1}" if i else "x", BOTH), Y) for i in range(9)], ["c8"]),
             "did",
         ),
         fusion_case(
             "around it twice",
             program(
                 flat,
-                [a, one("b", ("a", BOTH), op="math.exp"), one("c", ("b", BOTH), ("a", BOTH)), one("d", ("c", BOTH), x)],
+                [a, one("b", ("a", BOTH), op="math.exp"), one("c", ("b", BOTH), ("a", BOTH)), one("d", ("c", BOTH), X)],
                 ["d"],
             ),
             "did",
         ),
         fusion_case(
             "a sum stays",
-            program(flat, [one("a", x, out=(0,), op="math.exp", sums=1), one("b", ("a", "d0"), y)], ["b"]),
+            program(flat, [one("a", X, out=(0,), op="math.exp", sums=1), one("b", ("a", "d0"), Y)], ["b"]),
             "spared",
         ),
         fusion_case(
@@ -301,7 +393,7 @@ def hidden(seed: int) -> list[Case]:
             program(
                 flat,
                 [
-                    *(one(f"p{i}", x, op=op) for i, op in enumerate([*UNARY, "math.exp", "math.tanh"])),
+                    *(one(f"p{i}", X, op=op) for i, op in enumerate([*UNARY, "math.exp", "math.tanh"])),
                     one("b", *((f"p{i}", BOTH) for i in range(5)), op="arith.subf"),
                 ],
                 ["b"],
@@ -312,26 +404,12 @@ def hidden(seed: int) -> list[Case]:
             "a length that only the result has",
             program(
                 vectors,
-                [one("a", u, sizes=(n,), out=(0,), op="math.exp"), one("b", ("a", "d0"), op="math.tanh")],
+                [one("a", U, sizes=(n,), out=(0,), op="math.exp"), one("b", ("a", "d0"), op="math.tanh")],
                 ["b"],
             ),
             "did",
         ),
     ]
-
-    def draw(i: int) -> Case:
-        return fusion_case(f"drawn, number {i + 1}", drawn(rng, 8), "did", "spared")
-
-    def draw_plain(i: int) -> Case:
-        return fusion_case(f"plain: drawn, number {i + 1}", plain_drawn(plain_rng, 6), "did", "spared")
-
-    twice = [one("b", ("a", BOTH), op="math.exp"), one("c", ("a", BOTH), y)]
-    plain_cases = [
-        core(fusion_case("plain: read by two", program(flat, [a, *twice], ["b", "c"]), "spared")),
-        core(fusion_case("plain: read and returned", program(flat, [a, twice[0]], ["b", "a"]), "spared")),
-        *(core(something_to_do("day09.fusion", partial(draw_plain, i))) for i in range(4)),
-    ]
-    return plain_cases + fixed + [something_to_do("day09.fusion", partial(draw, i)) for i in range(8)]
 
 
 # ---------------------------------------------------------------------------------------------------- answers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
+from typing import Any
 
 from xdsl.dialects import arith
 from xdsl.pattern_rewriter import RewritePattern
@@ -41,20 +43,31 @@ OTHERS = "nnan,ninf,nsz,arcp,contract,afn"
 CHAIN = "; ".join(f"v{i} = addi {f'v{i - 1}' if i else 'x'} {i + 1}" for i in range(30))
 
 
+#: A function of a case's name, its lines, and what `pattern_case` takes: the case of a function of two scalars.
+Law = Callable[..., Case]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.sample(range(3, 40), 2)
     a, b = rng.choice(["addi", "muli"]), rng.choice(["addf", "mulf"])
     floats = rng.choice(["f32", "f64"])
-    #: The inner operation stands outside of the body in which the other one reads it.
-    sevens = "".join(f"  %c{n} = arith.constant {n} : i32\n" for n in (7, 3)) + "  %s = arith.addi %c7, %c3 : i32\n"
-    merged = ["%c = arith.constant 4 : i32", "%t = arith.addi %s, %c : i32", "%u = arith.addi %t, %a : i32", "%u"]
-    across = generic("p", [("d0", (4,))], [("d0", (4,))], merged, "i32").replace("  %r = ", f"{sevens}  %r = ", 1)
-    inside = ["%z = arith.constant -0.0 : f32", "%s = arith.addf %z, %a : f32", "%t = arith.addf %s, %y : f32", "%t"]
 
-    def law(name, lines, *, kind=floats, results=1, **options):
+    def law(name: str, lines: str, *, kind: str = floats, results: int = 1, **options: Any) -> Case:
         return pattern_case(name, scalars(lines, kind=kind, results=results, parameters="x y"), **options)
 
+    return [
+        *_promises(law, floats),
+        *_zeros_and_ones(law, n),
+        *_merged(law, n, m, b),
+        *_kept(law, n, m, a),
+        *_doubled(law, n),
+        *_bodies(law, rng),
+    ]
+
+
+def _promises(law: Law, floats: str) -> list[Case]:
+    """Return cases of operations that change, and whose flags may not promise more than before."""
     return [
         law("exchanged, no promise", "a = addf 3 x", spared=only(why=NEW_PROMISE)),
         law("exchanged, no promise, integers", "a = addi 3 x", kind="i32", spared=only(why=NEW_PROMISE)),
@@ -85,6 +98,12 @@ def hidden(seed: int) -> list[Case]:
                 ("mulf", floats, ("reassoc",), "<reassoc>"),
             )
         ),
+    ]
+
+
+def _zeros_and_ones(law: Law, n: int) -> list[Case]:
+    """Return cases of operands that change nothing, or make the result zero."""
+    return [
         law(
             "back again, and read in between",
             f"a = addi x {n}; b = addi a -{n}",
@@ -117,6 +136,12 @@ def hidden(seed: int) -> list[Case]:
         law("times zero, no flag", "a = mulf x 0.0", spared=stays("mulf", 1, TIMES_ZERO)),
         law("times zero, one flag", "a = mulf x 0.0 <nsz>", spared=stays("mulf", 1, TIMES_ZERO)),
         law("times minus zero, allowed", "a = mulf -0.0 x <nsz,nnan,ninf>", did=at_most()),
+    ]
+
+
+def _merged(law: Law, n: int, m: int, b: str) -> list[Case]:
+    """Return cases of two constants in a row. b: an operation of floats."""
+    return [
         law("products that wrap", f"a = muli x {n}; b = muli a {m + 90}", kind="i16", did=at_most("", 1, ONE_TO_MERGE)),
         law("a wrapped constant", "a = muli x 100; b = muli 5 a", kind="i8", did=at_most("", 1, ONE_TO_MERGE)),
         law(
@@ -152,6 +177,12 @@ def hidden(seed: int) -> list[Case]:
             kind="i32",
             spared=only(why=OVERFLOWS),
         ),
+    ]
+
+
+def _kept(law: Law, n: int, m: int, a: str) -> list[Case]:
+    """Return cases that no law is about. a: an operation of integers."""
+    return [
         law(
             "a sum and a product",
             f"a = addi x {n}; b = muli a {m}",
@@ -184,6 +215,12 @@ def hidden(seed: int) -> list[Case]:
         law("minus one times", "a = muli x -1", kind="i32", spared=stays("muli", 1, "x · (−1) is not x.")),
         law("minus one times, floats", "a = mulf x -1", spared=stays("mulf", 1, "x · (−1) is not x.")),
         law("minus two times", "a = muli x -2", kind="i32", spared=stays("muli", 1, "x · (−2) is not x + x.")),
+    ]
+
+
+def _doubled(law: Law, n: int) -> list[Case]:
+    """Return cases of x · 2, and of several laws one after the other."""
+    return [
         law("doubled, floats", "a = mulf 2.0 x", did=at_most("mulf")),
         law("doubled, i16", "a = muli 2 x", kind="i16", did=at_most("muli")),
         law("six times, floats", "a = mulf x 3 <reassoc>; b = mulf 2 a <reassoc>", cost=at_most("", 1, SIX)),
@@ -231,6 +268,17 @@ def hidden(seed: int) -> list[Case]:
         ),
         law("four times", "a = mulf x 4", spared=stays("mulf", 1, "No law is about x · 4.")),
         law("four times, integers", "a = muli x 4", kind="i32", spared=stays("muli", 1, "No law is about x · 4.")),
+    ]
+
+
+def _bodies(law: Law, rng: random.Random) -> list[Case]:
+    """Return cases of bodies of linalg.generics, and drawn ones."""
+    # the inner operation stands outside of the body in which the other one reads it
+    sevens = "".join(f"  %c{n} = arith.constant {n} : i32\n" for n in (7, 3)) + "  %s = arith.addi %c7, %c3 : i32\n"
+    merged = ["%c = arith.constant 4 : i32", "%t = arith.addi %s, %c : i32", "%u = arith.addi %t, %a : i32", "%u"]
+    across = generic("p", [("d0", (4,))], [("d0", (4,))], merged, "i32").replace("  %r = ", f"{sevens}  %r = ", 1)
+    inside = ["%z = arith.constant -0.0 : f32", "%s = arith.addf %z, %a : f32", "%t = arith.addf %s, %y : f32", "%t"]
+    return [
         pattern_case("in a body", generic("pr", [("d0, d1", (3, 4))], [("d0", (3,))], inside), did=at_most("addf", 1)),
         *(pattern_case(f"drawn, number {i + 1}", _drawn(rng)) for i in range(8)),
         law(
