@@ -113,11 +113,11 @@ def forked(make, two) -> dict:
 
 def interrupted() -> dict:
     """Interrupt the waiting caller: no process goes on working."""
-    from passlab.judge import OutOfTime, TimeLimit
+    from passlab.judge import OutOfTime, time_limit
 
     helper = requests.helper(FLAVOUR).pid
     try:
-        with TimeLimit(0.25):
+        with time_limit(0.25):
             run_module(ENDLESS(), [(ONES,)])
     except OutOfTime:
         pass
