@@ -44,7 +44,7 @@ def hidden(seed: int) -> list[Case]:
     n, m = rng.sample(range(6, 12), 2)
     a, b, c = rng.randrange(2, 5), rng.randrange(2, 5), rng.choice((-3, -2, 2, 3))
     tiles = f"{{ S[i, j] -> [floor((i - {a}j)/{b + 1}), i - {a}j, j] }}"
-    both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 3}), floor((i + j)/{b}), i - 3j, j] }}"
+    both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 2}), floor((i + j)/{b}), i - 3j, j] }}"
     schedule = f"{{ S[i] -> [{a}i, 0]; T[i, j] -> [{a + 1}i + {b}, j + 1] }}"
     remainders = f"{{ S[i, j] -> [i mod {a}, i, j] }}"
     diagonals = "{ S[i, j] -> [floor(i/4), floor(j/3), i + j, i] }"
@@ -213,18 +213,6 @@ def as_in_c_where_allowed(node, statement):
     return Mine(statement).of(node, {})
 
 
-@right("unrolls the loops that turn a constant number of times")
-def unrolled(node, statement):
-    class Mine(Walk):
-        def serial_loop(self, name, first, stop, step, body, values):
-            loop = super().serial_loop(name, first, stop, step, body, values)
-            if not isinstance(loop.extent, tir.IntImm):
-                return loop
-            return tir.For(loop.loop_var, 0, loop.extent, tir.ForKind.UNROLLED, loop.body)
-
-    return Mine(statement).of(node, {})
-
-
 def fold(function):
     def of_all(first, *rest):
         for other in rest:
@@ -284,9 +272,6 @@ empty_rows = edited("did", "rounds the number of turns toward zero: a loop that 
 new_variables = edited(
     "valid", "a new variable of the same name at each use, or loops with a start and a step, which TVM shifts"
 )(("step * turn", 'step * tirx.Var(name, "int32")'))
-all_unrolled = edited("same", "unrolls all loops, also those that turn a different number of times each time")(
-    ("tirx.ForKind.SERIAL", "tirx.ForKind.UNROLLED")
-)
 at_once = edited("did", "the loops are parallel, so their turns have no order")(
     ("tirx.ForKind.SERIAL", "tirx.ForKind.PARALLEL")
 )
