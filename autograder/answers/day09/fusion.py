@@ -113,6 +113,7 @@ _WHOLE = """  %w = arith.fptosi %v0 : f32 to i32
   %f = arith.sitofp %t : i32 to f32"""
 
 
+#: Reads of whole inputs: two matrices, a vector along each dimension.
 X, Y, U, V = ("x", BOTH), ("y", BOTH), ("u", ROW), ("v", "d1")
 
 
@@ -269,7 +270,7 @@ def _map_cases(s: _Sizes) -> list[Case]:
 
 
 def _body_cases(s: _Sizes) -> list[Case]:
-    """Return cases of bodies that few programs have. `did` is about others: who forgets one has lost the rest."""
+    """Return cases of bodies that few programs have. Who forgets one loses `valid` or `same`; `did` is about others."""
     n, m, _ = s
     flat, one, a = s.flat, s.one, s.product()
     return [
