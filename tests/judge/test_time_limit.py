@@ -2,6 +2,8 @@
 
 import contextlib
 import importlib
+import itertools
+import math
 import signal
 import sys
 import time
@@ -29,18 +31,27 @@ def test_a_limit_waits_for_an_import_to_end(tmp_path, monkeypatch, waits):
     """Interrupted, it would leave behind what it had imported by then, half made, for all that follows."""
     slow_to_import(0.5, tmp_path, monkeypatch)
     monkeypatch.setattr(guards, "IMPORT_WAITS", waits)
-    with pytest.raises(guards.OutOfTime), guards.time_limit(0.1):
+    with pytest.raises(guards.OutOfTime), guards.TimeLimit(0.1):
         importlib.import_module("slow_to_import")
         while True:
             pass
     assert (sys.modules.pop("slow_to_import", None) is not None) is (waits > 0)
 
 
+def alarm_early(monkeypatch):
+    """Have the clock's alarm ring while there is CPU time left, as on a busy machine.
+
+    Only CPU time counts then: for an alarm this early, a process that others keep waiting for 60 ms would be idle.
+    """
+    monkeypatch.setattr(clock, "PATIENCE", 0.1)
+    monkeypatch.setattr(clock, "LONGEST", math.inf)
+
+
 @pytest.mark.parametrize("work", [0.4, 5.0])
 def test_behind_a_slow_import_the_limit_begins_anew_once(tmp_path, monkeypatch, work):
     """On a busy machine a compiler took 20 s to load, and the answer was told that it had used up its time."""
     slow_to_import(1.6, tmp_path, monkeypatch)
-    monkeypatch.setattr(clock, "PATIENCE", 0.1)  # as on a busy machine, the alarm rings while there is CPU time left
+    alarm_early(monkeypatch)
 
     def answer():
         importlib.import_module("slow_to_import")
@@ -50,7 +61,7 @@ def test_behind_a_slow_import_the_limit_begins_anew_once(tmp_path, monkeypatch, 
         return "done"
 
     late = pytest.raises(guards.OutOfTime) if work > 1 else contextlib.nullcontext()
-    with late, guards.time_limit(0.6):
+    with late, guards.TimeLimit(0.6):
         assert answer() == "done"
 
 
@@ -65,8 +76,37 @@ def test_a_signal_that_was_pending_does_not_end_the_limit_that_began_anew(tmp_pa
             "signal.pthread_sigmask(signal.SIG_BLOCK, signals)\n"
             "for s in signals:\n    signal.pthread_kill(threading.get_ident(), s)\n"
         )
-    monkeypatch.setattr(clock, "PATIENCE", 0.1)
-    with guards.time_limit(0.6):
+    alarm_early(monkeypatch)
+    with guards.TimeLimit(0.6):
         module = importlib.import_module("slow_to_import")
         assert signal.sigpending().issuperset(module.signals)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, module.signals)
+
+
+@pytest.mark.parametrize("number", [signal.SIGALRM, signal.SIGPROF])
+def test_a_signal_while_a_limit_begins_or_ends_leaves_no_timer_on(monkeypatch, number):
+    """Raised there, the exception left before the timers were off, and came again in the middle of what followed."""
+    own, before, sent = signal.setitimer, signal.getsignal(number), []
+
+    def late(*arguments):
+        left = own(*arguments)
+        if callable(signal.getsignal(number)):
+            sent.append(number)
+            signal.raise_signal(number)
+        return left
+
+    monkeypatch.setattr(guards, "_set_timer", late)
+    monkeypatch.setattr(guards, "cpu_time", itertools.count().__next__)  # it is over as soon as it has begun
+    with guards.TimeLimit(0.5):
+        pass
+    assert len(sent) >= 4
+    assert signal.getitimer(signal.ITIMER_PROF) == signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(number) is before
+
+
+def test_a_limit_goes_on_after_one_inside_it():
+    with pytest.raises(guards.OutOfTime), guards.TimeLimit(0.4):
+        with guards.TimeLimit(5.0):
+            pass
+        while True:
+            pass

@@ -33,7 +33,7 @@ from torch import fx
 from autograder.authoring.answers import reference
 from passlab import exercises
 from passlab.judge import Case, Exercise, judge
-from passlab.judge.guards import Closed, reopen, time_limit
+from passlab.judge.guards import Closed, TimeLimit, reopen
 
 #: Packages whose functions an answer would call.
 PACKAGES = (
@@ -156,7 +156,7 @@ def applied(function: FunctionType, operands: tuple[Value, ...]) -> Value:
 
 def _tried(value: Value, fresh: Callable[[], tuple]) -> Any:
     try:
-        with time_limit(CALL):
+        with TimeLimit(CALL):
             return value.build(fresh())
     except BaseException:  # it was not made for these arguments
         return None
@@ -195,7 +195,7 @@ def doers(exercise_id: str, package: str = "") -> list[str]:
         def answer(*given: Any) -> Any:
             return value.build(given)
 
-        with contextlib.suppress(BaseException), time_limit(ANSWER):
+        with contextlib.suppress(BaseException), TimeLimit(ANSWER):
             return bool(judge(exercise, answer).verdicts.get(about))
         return False
 

@@ -113,11 +113,11 @@ def forked(make, two) -> dict:
 
 def interrupted() -> dict:
     """Interrupt the waiting caller: no process goes on working."""
-    from passlab.judge import OutOfTime, time_limit
+    from passlab.judge import OutOfTime, TimeLimit
 
     helper = requests.helper(FLAVOUR).pid
     try:
-        with time_limit(0.25):
+        with TimeLimit(0.25):
             run_module(ENDLESS(), [(ONES,)])
     except OutOfTime:
         pass

@@ -37,7 +37,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from autograder.engine.data import Ran
-from passlab.judge import OutOfTime, time_limit
+from passlab.judge import OutOfTime, TimeLimit
 
 #: Limits for one cell: characters of printed text and of everything displayed, and number of outputs.
 MAX_TEXT = 50_000
@@ -505,7 +505,7 @@ class Shell:
 
         Whatever is wrong with a cell shows when it runs.
         """
-        with contextlib.suppress(Exception, OutOfTime), time_limit(seconds):
+        with contextlib.suppress(Exception, OutOfTime), TimeLimit(seconds):
             for source in cells:
                 self._statements(self.ip.transform_cell(source), self.ip.compile.get_code_name(source, "", 0))
 
@@ -528,7 +528,7 @@ class Shell:
         sys.displayhook = ip.displayhook  # a stopped cell may have left another
         with ip.catcher.recording() as record:
             try:
-                with time_limit(seconds) if seconds else contextlib.nullcontext():
+                with TimeLimit(seconds) if seconds else contextlib.nullcontext():
                     result = ip.run_cell(source, store_history=True)
             except OutOfTime:
                 if not record.error:
@@ -551,7 +551,7 @@ class Shell:
         text = ip.transform_cell(source)
         name = ip.compile.cache(text, ip.execution_count, raw_code=source)
         ip.execution_count += 1
-        with contextlib.suppress(OutOfTime), time_limit(seconds):
+        with contextlib.suppress(OutOfTime), TimeLimit(seconds):
             for code in self._statements(text, name):
                 try:
                     exec(code, ip.user_global_ns, ip.user_ns)
@@ -568,7 +568,7 @@ class Shell:
     def value(self, expression: str, seconds: float | None = None) -> tuple[Any, str]:
         """Return (value, "") of an expression in the notebook's namespace, or (None, the reason why there is none)."""
         try:
-            with time_limit(seconds) if seconds else contextlib.nullcontext():
+            with TimeLimit(seconds) if seconds else contextlib.nullcontext():
                 return eval(compile(expression, "<answer>", "eval"), self.ip.user_global_ns, self.ip.user_ns), ""
         except OutOfTime:
             return None, f"{expression} took longer than {seconds:g} s."

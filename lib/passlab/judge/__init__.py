@@ -6,7 +6,7 @@ process that ran an answer).
 """
 
 from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
-from passlab.judge.guards import OutOfTime, time_limit
+from passlab.judge.guards import OutOfTime, TimeLimit
 from passlab.judge.running import (
     conclude,
     judge,
@@ -49,6 +49,7 @@ __all__ = [
     "Judgement",
     "OutOfTime",
     "Outcome",
+    "TimeLimit",
     "Written",
     "and_more",
     "as_decorator",
@@ -77,7 +78,6 @@ __all__ = [
     "scalar",
     "shown",
     "there_are",
-    "time_limit",
     "times",
     "too_many",
     "why_not_an_answer",

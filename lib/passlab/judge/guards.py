@@ -1,6 +1,6 @@
 """What surrounds an answer while it runs: a time limit, the process's state put back, and functions that are closed.
 
-`time_limit` counts CPU time. `preserve_process_state` puts back what an answer, or the program that it returned,
+`TimeLimit` counts CPU time. `preserve_process_state` puts back what an answer, or the program that it returned,
 changed in this process. Without it one wrong answer spoils the next right one: a graph whose nodes say
 `meta["is_wrapped"]` enters a function into torch.fx's table of wrapped functions as soon as it is compiled, and from
 then on every trace in the process fails.
@@ -41,65 +41,78 @@ class OutOfTime(BaseException):
     times = 0
 
 
+#: Kept as they were when this module was loaded: an answer may replace them, and its limit is to stand. Windows has no
+#: timers.
+_set_handler = signal.signal
+_set_timer: Any = getattr(signal, "setitimer", None)
+
 #: How often a limit that is over waits 0.2 s for an import to end. Its modules would stay behind half made.
 IMPORT_WAITS = 50
 
 
-def _imports(frame: FrameType | None) -> bool:
-    """Return whether a frame runs for an import."""
-    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+def _codes(frame: FrameType | None) -> Iterator[CodeType]:
+    """Yield the code of a frame, then of its callers."""
+    while frame is not None:
+        yield frame.f_code
         frame = frame.f_back
-    return frame is not None
 
 
-@contextlib.contextmanager
-def time_limit(seconds: float):
-    """Interrupt the main thread's Python code once it is over a limit of `seconds` of CPU time; see `Limit`.
+class TimeLimit:
+    """A context that interrupts the main thread's Python code once it is over a limit of `seconds` of CPU time.
 
-    CPU time is that of the whole process. In other threads and on Windows there is no limit. An import is not
-    interrupted, unless it takes another `IMPORT_WAITS` times 0.2 s; behind it the limit begins anew, once: what a
-    compiler takes to load is not the answer's.
+    CPU time is that of the whole process; see `Limit`. In other threads and on Windows there is no limit. An import is
+    not interrupted, unless it takes another `IMPORT_WAITS` times 0.2 s; behind it the limit begins anew, once: what a
+    compiler takes to load is not the answer's. A limit inside another one interrupts it: the outer one's timers go on
+    when the inner one ends.
     """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
 
-    limit, before = Limit(seconds), cpu_time()
-    waits, in_an_import, renewed = itertools.count(), False, False
-    timers = (
-        (signal.ITIMER_REAL, signal.SIGALRM, limit.patience * limit.cpu),
-        (signal.ITIMER_PROF, signal.SIGPROF, limit.cpu),
-    )
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self._signals: tuple[tuple[int, int], ...] = ()
+        if threading.current_thread() is threading.main_thread() and _set_timer:
+            self._signals = (signal.ITIMER_REAL, signal.SIGALRM), (signal.ITIMER_PROF, signal.SIGPROF)
+        self._waits, self._in_an_import, self._renewed = itertools.count(), False, False
 
-    def start() -> None:
-        # They fire again and again: a bare `except:` in the answer swallows one signal, not the next.
-        for timer, _, length in timers:
-            signal.setitimer(timer, length, 0.2)
+    def __enter__(self) -> None:
+        self._limit, self._before = Limit(self.seconds), cpu_time()
+        self._handlers = [_set_handler(number, self._stop) for _, number in self._signals]
+        self._outer = self._start()
 
-    def stop(_: int, frame: FrameType | None) -> None:
-        nonlocal limit, before, in_an_import, renewed
-        if not limit.over(cpu_time() - before):  # the clock's signal, or one that was pending as the limit began anew
+    def __exit__(self, *_: object) -> None:
+        for timer, _number in self._signals:
+            _set_timer(timer, 0)
+        for (timer, number), handler, left in zip(self._signals, self._handlers, self._outer, strict=True):
+            _set_handler(number, handler)
+            _set_timer(timer, *left)
+
+    def _start(self) -> list[tuple[float, float]]:
+        """Start the timers, and return how they stood. They fire again and again: a bare `except:` in the answer
+        swallows one signal, not the next."""
+        cpu, patience = self._limit.cpu, self._limit.patience
+        return [
+            _set_timer(timer, cpu * (patience if timer == signal.ITIMER_REAL else 1), 0.2) for timer, _ in self._signals
+        ]
+
+    def _stop(self, _: int, frame: FrameType | None) -> None:
+        codes = {*_codes(frame)}
+        if codes & _ENDS:  # raised there, it would leave the timers on
             return
-        if _imports(frame):
-            if next(waits) < IMPORT_WAITS:
-                in_an_import = True
+        if not self._limit.over(cpu_time() - self._before):  # the clock's signal, or one of before it began anew
+            return
+        if any(code.co_filename == "<frozen importlib._bootstrap>" for code in codes):
+            if next(self._waits) < IMPORT_WAITS:
+                self._in_an_import = True
                 return
-        elif in_an_import and not renewed:
-            limit, before, renewed = Limit(seconds), cpu_time(), True
-            start()
+        elif self._in_an_import and not self._renewed:
+            self._limit, self._before, self._renewed = Limit(self.seconds), cpu_time(), True
+            self._start()
             return
         OutOfTime.times += 1
         raise OutOfTime
 
-    previous = [signal.signal(number, stop) for _, number, _ in timers]
-    start()
-    try:
-        yield
-    finally:
-        for timer, _, _ in timers:
-            signal.setitimer(timer, 0)
-        for (_, number, _), handler in zip(timers, previous, strict=True):
-            signal.signal(number, handler)
+
+#: The code that begins and ends a limit.
+_ENDS = {TimeLimit.__enter__.__code__, TimeLimit.__exit__.__code__}
 
 
 @contextlib.contextmanager

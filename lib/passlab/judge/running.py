@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from passlab.graph.registry import compiler
-from passlab.judge.guards import Closed, OutOfTime, preserve_process_state, reopen, time_limit
+from passlab.judge.guards import Closed, OutOfTime, TimeLimit, preserve_process_state, reopen
 from passlab.judge.travel import RECORDS
 from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome
 from passlab.judge.words import plural
@@ -94,7 +94,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
             closed,
         ):
             warnings.simplefilter("ignore")
-            with time_limit(exercise.seconds):
+            with TimeLimit(exercise.seconds):
                 return outcome("ok", plain_numbers(exercise.call(answer, replace(case, build=build))))
     except NotImplementedError as error:
         if str(error):
