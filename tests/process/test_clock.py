@@ -15,7 +15,7 @@ from passlab.process.messages import DeadlineError
 
 @pytest.mark.parametrize(
     ("patience", "body", "by"),
-    [(100, "while True: pass", signal.SIGPROF), (1, "signal.pause()", signal.SIGALRM), (1, "pass", 0)],
+    [(100, "while True: pass", signal.SIGPROF), (1, "signal.pause()", signal.SIGALRM), (100, "pass", 0)],
 )
 def test_a_limit_of_time_ends_a_process(patience, body, by):
     limited = f"from passlab.process import clock; clock.PATIENCE = {patience}; clock.end_after(0.2)"
