@@ -28,7 +28,7 @@ from playwright.sync_api import expect
 
 from autograder.authoring import fresh
 from autograder.toys import tiny
-from tests.support import amounts, changed, long, schedule
+from tests.support import amounts, long, reach, schedule
 
 expect.set_options(timeout=120_000)  # a page on a busy machine; Playwright waits for 5 s
 gc.set_threshold(50_000)  # tests make objects by the thousand; to look through them after every 700 takes long
@@ -79,7 +79,7 @@ def pytest_report_header(config):
     tried = f"{amounts.EXAMPLES} examples, {amounts.KILLS} kills, seeds {amounts.SEEDS}"
     head = [f"TVM held: {held}; {tried}, random numbers {amounts.RANDOM}, draw {amounts.DRAW}"]
     if names := os.environ["PYTEST_LEFT_OUT"].splitlines():
-        counts = Counter(map(long.file_of, names))
+        counts = Counter(map(schedule.file_of, names))
         texts = (name if n == 1 else f"{name} ({n} tests)" for name, n in counts.items())
         head.append(f"drawn to be left out, having passed with this very code: {', '.join(texts)}")
     return head
@@ -104,10 +104,10 @@ def pytest_collection_modifyitems(config, items):
     if base := config.getoption("changed"):
         files = {item.path for item in kept}
         try:
-            paths = changed.changed_files(base)
+            paths = reach.changed_files(base)
         except ValueError as error:
             raise pytest.UsageError(str(error)) from None
-        reached = {path for path in files if changed.reaches(path, paths)}
+        reached = {path for path in files if reach.reaches(path, paths)}
         dropped += [item for item in kept if item.path not in reached]
         kept = [item for item in kept if item.path in reached]
     if dropped:

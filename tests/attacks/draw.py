@@ -14,9 +14,16 @@ from autograder.authoring.source import ROOT
 from autograder.proofs import imports, ledger
 from tests.attacks import CORPUS
 from tests.attacks.attack import Attack
-from tests.support import changed
 from tests.support.amounts import DRAW, FULL
 
+#: What grades a submission: the command, and what its processes start with.
+GRADER = (
+    "autograder.commands",
+    "autograder.engine.runner.warm",
+    "autograder.engine.sandbox.__main__",
+    "autograder.engine.verifier.builder",
+    "autograder.engine.verifier.process",
+)
 PROVED = Path(__file__).with_name("proved.json")
 #: Of each kind, this part is drawn in each run, and besides all that SECURITY.md names.
 SHARE = 0.15
@@ -25,7 +32,7 @@ _NAMED = re.compile(r"`([^`]+)`")
 
 def digest() -> str:
     """Return the digest of all that an attack, and what holds it back, depends on."""
-    return ledger.digest_of(imports.closure([*changed.GRADER, "tests.attacks.test_attacks"]) - {PROVED})
+    return ledger.digest_of(imports.closure([*GRADER, "tests.attacks.test_attacks"]) - {PROVED})
 
 
 def extent() -> str:

@@ -29,8 +29,13 @@ SCATTERED |= {"tvm/test_importers.py", "tvm/test_generate.py", "engine/test_wire
 
 def unit(nodeid: str) -> str:
     """Return what a worker runs at a time: a file, or of the files in SCATTERED one test."""
-    file = nodeid.split("::")[0]
+    file = file_of(nodeid)
     return nodeid if file.removeprefix("tests/") in SCATTERED else file
+
+
+def file_of(name: str) -> str:
+    """Return the file of a unit, as a path from the project's folder."""
+    return name.split("::")[0]
 
 
 def table() -> dict[str, float]:

@@ -12,14 +12,14 @@ import pytest
 
 from autograder.authoring.source import ROOT
 from tests.conftest import TVM
-from tests.support import changed, long, quick, schedule
+from tests.support import long, quick, reach, schedule
 
 
 def reached(*paths: str) -> set[str]:
     return {
         test.relative_to(ROOT / "tests").as_posix()
         for test in ROOT.glob("tests/**/test_*.py")
-        if changed.reaches(test, {*paths})
+        if reach.reaches(test, {*paths})
     }
 
 
@@ -27,7 +27,7 @@ def reached(*paths: str) -> set[str]:
     ("path", "inside", "outside"),
     [
         ("lib/passlab/wafer/machine.py", "wafer/test_simulate.py", "fx/test_effects.py"),
-        ("lib/passlab/wafer/model.py", "grading/test_grading.py", "polyhedral/test_polyhedral.py"),
+        ("lib/passlab/wafer/model.py", "exercises/test_any_exercise.py", "grading/test_grading.py"),
         ("lib/passlab/graph/model.py", "drawing/test_drawing.py", "system/test_setup.py"),
         ("lib/setup.sh", "system/test_setup.py", "fx/test_effects.py"),
         ("docs/exercises.md", "authoring/test_new_exercise.py", "fx/test_effects.py"),
@@ -44,7 +44,7 @@ def test_a_change_reaches_what_imports_runs_or_names_it(path, inside, outside):
 
 def test_a_commit_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="no-such-commit is not a commit of this repository"):
-        changed.changed_files("no-such-commit")
+        reach.changed_files("no-such-commit")
 
 
 def dealt(worker: str) -> list[str]:
@@ -116,7 +116,7 @@ def test_long_units_are_left_out_only_if_they_passed_with_the_same_code(passed, 
     assert long.left_out() == []
     passed("now", *long.lengths())
     out, relax = long.left_out(), long.left_out("relax")
-    assert len({*map(long.file_of, long.lengths())}) == 4 and len(long.lengths()) == 5
+    assert len({*map(schedule.file_of, long.lengths())}) == 4 and len(long.lengths()) == 5
     assert len(out + relax) == 4 and set(relax) <= {"tests/relax/test_kernels.py::one"}
     passed("now", "tests/test_reach.py")
     assert long.left_out() == [name for name in out if name == "tests/test_reach.py"]
@@ -195,7 +195,7 @@ def reaching(monkeypatch, name: str) -> set[str]:
     monkeypatch.setattr(long.ledger, "_content", lambda p: b"x = 1" if p == long.ROOT / name else content(p))
     after = [*map(long.digest, REACHING)]
     monkeypatch.setattr(long.ledger, "_content", content)
-    return {Path(long.file_of(unit)).stem for unit, a, b in zip(REACHING, before, after, strict=True) if a != b}
+    return {Path(schedule.file_of(unit)).stem for unit, a, b in zip(REACHING, before, after, strict=True) if a != b}
 
 
 @pytest.mark.parametrize(
