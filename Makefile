@@ -18,6 +18,8 @@ endif
 export PYTHON
 # Without the bytecode of the last time, each of a thousand processes compiles the project anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Packages that the shell adds (a robot's, another clone's) would be imported before those of .venv.
+unexport PYTHONPATH
 
 # One more at a time than the cores of a small machine: many tests wait for a process, or for a limit by the clock.
 PYTEST = OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 3 --durations=10

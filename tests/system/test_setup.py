@@ -403,15 +403,18 @@ def test_bubblewrap_is_not_for_other_systems(machine):
     assert "bubblewrap" not in machine().stderr
 
 
-def test_make_gives_a_home_where_there_is_none():
+@pytest.mark.parametrize(
+    ("variable", "value", "seen"), [("HOME", "/dev/null/nowhere", str(ROOT / ".venv/home")), ("PYTHONPATH", "/lib", "")]
+)
+def test_make_gives_a_home_where_there_is_none_and_no_other_packages(variable, value, seen):
     probe = subprocess.run(
-        ["make", "-s", "--eval", 'where: ; @echo "$$HOME"', "where"],
+        ["make", "-s", "--eval", f'where: ; @echo "$${variable}"', "where"],
         cwd=ROOT,
-        env=os.environ | {"HOME": "/dev/null/nowhere"},
+        env=os.environ | {variable: value},
         capture_output=True,
         text=True,
     )
-    assert probe.stdout.strip() == str(ROOT / ".venv/home")
+    assert probe.stdout.strip() == seen
 
 
 def test_help_lists_every_target():
