@@ -91,6 +91,7 @@ def test_from_the_index_to_a_verdict_in_the_first_exercise(lab, tmp_path):
         # "Run All Cells" runs the notebook that was touched last, and only when its kernel is there.
         panel.get_by_role("heading", name="Day 1").first.click()
         panel.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
+        assert not page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "a notebook that was only opened is not changed"
         run_all(page, panel)
         expect(panel.locator(".jp-OutputArea svg[role=img]").first).to_be_attached(timeout=300_000)
         verdict = panel.locator(".jp-OutputArea").filter(has_text="not written yet")

@@ -51,8 +51,18 @@ def _untouched(nb: dict) -> bool:
     return _stamp(nb, "copied") == _digest(nb)
 
 
+def _language() -> dict:
+    """Return what JupyterLab writes about the language into a notebook that it opens with this Python's kernel."""
+    from ipykernel.ipkernel import IPythonKernel  # takes a while, and is needed only where something is copied
+
+    return IPythonKernel.language_info
+
+
 def _write(nb: dict, target: Path, replace: bool = False) -> None:
-    """Write a notebook atomically. Raises FileExistsError if there is a file that it is not to replace."""
+    """Write a notebook atomically, ready to be opened: if JupyterLab had to add the language, what was only opened
+    would count as changed. Raises FileExistsError if there is a file that it is not to replace.
+    """
+    nb["metadata"]["language_info"] = _language()
     target.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     handle, fresh = tempfile.mkstemp(dir=target.parent, suffix=".part")
