@@ -104,6 +104,13 @@ def test_a_plan_that_does_not_hold_names_what_is_wrong(change, sentence):
     assert "The plan does not hold" in result and sentence in result
 
 
+def test_a_plan_for_the_graph_without_its_groups_is_told_so():
+    gm = traced()
+    plan = planned(gm, *X)
+    result = examined(Compiled(gm, [["mul", "add"]], plan=plan), X)["broken"]
+    assert result.endswith("mul is inside a group: plan for the graph that grouped(graph, groups, inputs) returns.")
+
+
 def test_another_shape_or_type_is_refused_before_it_is_built():
     wider = trace(lambda x, y: torch.cat([chain(x, y)] * 2), *X)
     half = trace(lambda x, y: chain(x, y).half(), *X)

@@ -377,8 +377,16 @@ def plan_of(compiled: Compiled, inputs: Sequence[Any], steps: fx.GraphModule | N
             raise BadCompiled(f"This program cannot have a plan: {error}") from error
         return None
     except BadPlan as error:
-        raise BadCompiled(f"The plan does not hold: {error}") from error
+        raise BadCompiled(f"The plan does not hold: {error}{_ungrouped(compiled, gm)}") from error
     return compiled.plan
+
+
+def _ungrouped(compiled: Compiled, steps: fx.GraphModule) -> str:
+    """Return a sentence about a node that the plan's order names and that is inside a group, or ""."""
+    inner = {node.name for node in compiled.graph.graph.nodes} - {node.name for node in steps.graph.nodes}
+    order = getattr(compiled.plan, "order", ())
+    name = next((n for n in order if isinstance(n, str) and n in inner), "") if isinstance(order, list | tuple) else ""
+    return f" {name} is inside a group: plan for the graph that grouped(graph, groups, inputs) returns." if name else ""
 
 
 def _place(

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from passlab.graph.names import did_you_mean
-from passlab.judge import plural, shown
+from passlab.judge import listed, plural, shown
 from passlab.relax.cpu import blocks, reduces
 from passlab.relax.folding import fold_constants
 
@@ -183,7 +183,7 @@ def _why_not_kernel(whole: Program, group: frozenset[str]) -> str:
     members = [op for op in whole.ops.values() if op.name in group]
     text = f"({', '.join(op.name for op in members)})"
     if len(sinks := _sinks(whole, group)) > 1:
-        return f"The group {text} has {len(sinks)} results, {' and '.join(sinks)}: a kernel writes one value."
+        return f"The group {text} has {len(sinks)} results, {listed(sinks)}: a kernel writes one value."
     if len(group) == 1:
         return ""
     for name in group:
