@@ -6,6 +6,7 @@ import copy
 import math
 import random
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -74,26 +75,49 @@ def _body(function: Callable) -> Callable:
     return lambda m, x: function(x)
 
 
+#: Name → before, after, example inputs, what it shows, and the differences where they are known.
+Pairs = dict[str, tuple]
+
+
+def _normal(*shape: int, dtype: torch.dtype = torch.float32) -> Callable:
+    return lambda: (torch.randn(*shape, dtype=dtype),)
+
+
+class _Sizes(NamedTuple):
+    """The sizes of the inputs, a number that some programs add, and a row of zeros with a one."""
+
+    rows: int
+    columns: int
+    shift: float
+    pick: torch.Tensor
+
+    def zeros(self) -> tuple:
+        return (torch.zeros(self.rows, 4),)
+
+
 def hidden(seed: int) -> list[Case]:
     """Return more ways to differ, and to look different."""
     rng = random.Random(seed)
-    rows, columns = rng.randint(3, 7), rng.randint(40, 90)
-    shift = rng.choice((0.25, 2.0, 3.0))
+    rows, columns, shift = rng.randint(3, 7), rng.randint(40, 90), rng.choice((0.25, 2.0, 3.0))
+    s = _Sizes(rows, columns, shift, F.one_hot(torch.tensor(rng.randrange(columns)), columns))
+    cases = [
+        pair_case(name, _body(before), _body(after), inputs, Pair(same, *expect))
+        for same, pairs in ((False, _differ(s)), (False, _differ_in_kind(s)), (True, _agree(s)))
+        for name, (before, after, inputs, *expect) in pairs.items()
+    ]
+    return [*visible(), *map(core, _plain(s)), *cases, *_several_inputs(seed), *_generated_pairs(seed)]
 
-    def normal(*shape: int, dtype: torch.dtype = torch.float32) -> Callable:
-        return lambda: (torch.randn(*shape, dtype=dtype),)
 
-    big = lambda: (torch.tensor([2**40, 7, -(2**53)]),)  # noqa: E731
-    zeros = lambda: (torch.zeros(rows, 4),)  # noqa: E731
-    bfloat16 = normal(rows, columns, dtype=torch.bfloat16)
-    pick = F.one_hot(torch.tensor(rng.randrange(columns)), columns)
-    # name: (before, after, example inputs, what it shows, the differences where they are known)
-    differ = {
+def _differ(s: _Sizes) -> Pairs:
+    """Return pairs whose numbers differ."""
+    rows, columns, shift, pick = s
+    zeros = s.zeros
+    return {
         "a shift": (
-            torch.abs, lambda x: x.abs() + shift, normal(rows, columns), f"One adds {shift}.", (shift, shift**2)
+            torch.abs, lambda x: x.abs() + shift, _normal(rows, columns), f"One adds {shift}.", (shift, shift**2)
         ),
         "both outputs are off": (
-            lambda x: (x.abs(), x.sigmoid()), lambda x: (x.abs() + 0.25, x.sigmoid() - 0.5), normal(5, 6),
+            lambda x: (x.abs(), x.sigmoid()), lambda x: (x.abs() + 0.25, x.sigmoid() - 0.5), _normal(5, 6),
             "The larger differences are those of the second output: 0.5, and 0.25 squared.", (0.5, 0.25)
         ),
         "zeros as the example": (
@@ -110,47 +134,54 @@ def hidden(seed: int) -> list[Case]:
             lambda x: x.tanh(), lambda x: x.clamp(-1, 1), zeros, "At 0 and at ±100 they agree, at 1 they do not."
         ),
         "infinity on one side": (
-            torch.exp, lambda x: x.exp().clamp(max=1e30), normal(rows, columns), "One overflows to inf, one does not."
+            torch.exp, lambda x: x.exp().clamp(max=1e30), _normal(rows, columns), "One overflows to inf, one does not."
         ),
         "large negative numbers": (
             lambda x: x, lambda x: x.clamp(min=-20), lambda: (torch.rand(rows, 2),), "They differ below -20."
         ),
         "one element of many": (
-            torch.sigmoid, lambda x: x.sigmoid() + pick * 1e-3, normal(rows, columns),
+            torch.sigmoid, lambda x: x.sigmoid() + pick * 1e-3, _normal(rows, columns),
             "One column is 1e-3 off: an average over many elements hides it.",
         ),
         "large numbers only": (
-            lambda x: x, lambda x: x.clamp(-20, 20), normal(rows, columns),
+            lambda x: x, lambda x: x.clamp(-20, 20), _normal(rows, columns),
             "They differ beyond 20: try large numbers too.",
         ),
         "one more output": (
-            lambda x: (x, x + 1), lambda x: (x, x + 1, x), normal(4),
+            lambda x: (x, x + 1), lambda x: (x, x + 1, x), _normal(4),
             "Two outputs before, three after: there is nothing to subtract from the third.", APART
         ),
         "outputs in a list and a dict": (
-            lambda x: (x, [x.abs(), {"last": x * 2}]), lambda x: (x, [x.abs(), {"last": x * 3}]), normal(4),
+            lambda x: (x, [x.abs(), {"last": x * 2}]), lambda x: (x, [x.abs(), {"last": x * 3}]), _normal(4),
             "The output in the dict differs.",
         ),
         "a positive example in float64": (
             torch.abs, lambda x: x * 1, lambda: (torch.rand(rows, 4, dtype=torch.float64) + 0.1,),
             "The example is positive; the programs differ on negative numbers, in float64 as in float32.",
         ),
+    }  # fmt: skip
+
+
+def _differ_in_kind(s: _Sizes) -> Pairs:
+    """Return pairs that differ in shapes, dtypes, NaN and infinity, or in few bits."""
+    zeros = s.zeros
+    return {
         "another shape of as many elements": (
-            lambda x: x.reshape(2, 6), lambda x: x.reshape(3, 4), normal(12),
+            lambda x: x.reshape(2, 6), lambda x: x.reshape(3, 4), _normal(12),
             "The shapes are (2, 6) and (3, 4), of the same twelve numbers.", APART
         ),
         "NaN in other places": (
-            torch.log, lambda x: (-x).log(), normal(4, 5), "Both give NaN, one for positive numbers.", APART
+            torch.log, lambda x: (-x).log(), _normal(4, 5), "Both give NaN, one for positive numbers.", APART
         ),
         "bytes that are three off": (
-            lambda x: (x > 0).byte(), lambda x: (x > 0).byte() + 3, normal(4, 5),
+            lambda x: (x > 0).byte(), lambda x: (x > 0).byte() + 3, _normal(4, 5),
             "One adds 3; as bytes, 0 - 3 is 253.", (3.0, 9.0)
         ),
         "negative integers": (
-            lambda x: (x > 0).long(), lambda x: (x > 0).long() - 3, normal(4, 5), "One subtracts 3.", (3.0, 9.0)
+            lambda x: (x > 0).long(), lambda x: (x > 0).long() - 3, _normal(4, 5), "One subtracts 3.", (3.0, 9.0)
         ),
         "float16, three hundred off": (
-            torch.zeros_like, lambda x: torch.zeros_like(x) + 300, normal(4, 5, dtype=torch.float16),
+            torch.zeros_like, lambda x: torch.zeros_like(x) + 300, _normal(4, 5, dtype=torch.float16),
             "One adds 300, whose square is more than float16 can hold.", (300.0, 90_000.0)
         ),
         "two off, but not on the example": (
@@ -158,78 +189,83 @@ def hidden(seed: int) -> list[Case]:
             "They differ by 2 where x is not 0; the differences are those of all trials.", (2.0, 4.0)
         ),
         "other shapes without elements": (
-            lambda x: x[:0], lambda x: x[:0, :2], normal(4, 5), "The shapes are (0, 5) and (0, 2).", APART
+            lambda x: x[:0], lambda x: x[:0, :2], _normal(4, 5), "The shapes are (0, 5) and (0, 2).", APART
         ),
         "an index out of range": (
-            lambda x: x.transpose(0, 1), lambda x: x.transpose(0, 3), normal(3, 4), "after raises an IndexError.", APART
+            lambda x: x.transpose(0, 1), lambda x: x.transpose(0, 3), _normal(3, 4),
+            "after raises an IndexError.", APART
         ),
         "neighbours beyond 2**53": (
             lambda x: x + 0, lambda x: x + (x == 2**60).long(), lambda: (torch.tensor([2**60, 7]),),
             "Integers must be equal; 2**60 and 2**60 + 1 are one number in float64.",
         ),
         "another dtype": (
-            lambda x: x * 1, lambda x: x.double(), normal(4), "The values are equal, the dtype is not.", APART
+            lambda x: x * 1, lambda x: x.double(), _normal(4), "The values are equal, the dtype is not.", APART
         ),
         "plus and minus infinity": (
-            lambda x: 1 / (x * 0).abs(), lambda x: -1 / (x * 0).abs(), normal(4), "One gives inf, the other -inf."
+            lambda x: 1 / (x * 0).abs(), lambda x: -1 / (x * 0).abs(), _normal(4), "One gives inf, the other -inf."
         ),
         "large integers": (
-            lambda x: x + 0, lambda x: x - (x == 2**40).long(), big,
+            lambda x: x + 0, lambda x: x - (x == 2**40).long(), lambda: (torch.tensor([2**40, 7, -(2**53)]),),
             "Integers must be equal; 2**40 and 2**40 - 1 are close in float32 only.",
         ),
         "numbers of the size 1e-10": (
-            lambda x: x * 1e-10, lambda x: x * 1.01e-10, normal(4, 4),
+            lambda x: x * 1e-10, lambda x: x * 1.01e-10, _normal(4, 4),
             "The outputs are about 1e-10 and differ by one percent: rounding is less, the smaller the numbers.",
         ),
     }  # fmt: skip
-    agree = {
+
+
+def _agree(s: _Sizes) -> Pairs:
+    """Return pairs that compute the same."""
+    rows, columns, _, _ = s
+    return {
         "infinity on both sides": (
-            lambda x: torch.exp(x * 1e4), lambda x: torch.exp(1e4 * x), normal(4, 5),
+            lambda x: torch.exp(x * 1e4), lambda x: torch.exp(1e4 * x), _normal(4, 5),
             "Both give inf and 0 at the same places; inf - inf is NaN.",
         ),
         "nothing but infinity": (
-            lambda x: (x * 0).exp() / 0, lambda x: 1 / (x * 0).abs(), normal(4, 5), "Both give inf everywhere.",
+            lambda x: (x * 0).exp() / 0, lambda x: 1 / (x * 0).abs(), _normal(4, 5), "Both give inf everywhere.",
             (0.0, 0.0),
         ),
         "outputs without elements": (
-            lambda x: (x * 2, x[:0], x[:0] > 0), lambda x: (x + x, x[:0] + x[:0], x[:0] > 1), normal(4, 5),
+            lambda x: (x * 2, x[:0], x[:0] > 0), lambda x: (x + x, x[:0] + x[:0], x[:0] > 1), _normal(4, 5),
             "Nothing is in the second and the third output.",
         ),
         "None beside a tensor": (
-            lambda x: (x, None), lambda x: (x * 1, None), normal(4), "Both return a tensor and None."
+            lambda x: (x, None), lambda x: (x * 1, None), _normal(4), "Both return a tensor and None."
         ),
-        "booleans": (lambda x: x > 0, lambda x: torch.gt(x, 0), normal(4, 5), "Both give the same booleans."),
+        "booleans": (lambda x: x > 0, lambda x: torch.gt(x, 0), _normal(4, 5), "Both give the same booleans."),
         "bfloat16": (
-            lambda x: x * 3, lambda x: x + x + x, bfloat16,
+            lambda x: x * 3, lambda x: x + x + x, _normal(rows, columns, dtype=torch.bfloat16),
             "bfloat16 has 8 bits: two roundings may differ by a hundredth.",
         ),
         "float16 by way of float32": (
-            lambda x: x * 3, lambda x: (x.float() * 3).half(), normal(rows, columns, dtype=torch.float16),
+            lambda x: x * 3, lambda x: (x.float() * 3).half(), _normal(rows, columns, dtype=torch.float16),
             "On float16, which the programs take, both give the same float16.",
         ),
         "small numbers in another order": (
-            lambda x: (x * 1e-5).sum(1), lambda x: (x.flip(1) * 1e-5).sum(1), normal(rows, 300),
+            lambda x: (x * 1e-5).sum(1), lambda x: (x.flip(1) * 1e-5).sum(1), _normal(rows, 300),
             "They add the same numbers in another order.",
         ),
         "an example that is overwritten": (
-            lambda x: (x.mul_(2), x.sum())[1], lambda x: (x.mul_(2), x.sum())[1] * 1.0, normal(6),
+            lambda x: (x.mul_(2), x.sum())[1], lambda x: (x.mul_(2), x.sum())[1] * 1.0, _normal(6),
             "Both double their input in place.",
         ),
         "sums close to zero": (
-            lambda x: x.sin() + 0.7 - 0.3, lambda x: x.sin() + (0.7 - 0.3), normal(64, 64),
+            lambda x: x.sin() + 0.7 - 0.3, lambda x: x.sin() + (0.7 - 0.3), _normal(64, 64),
             "One rounds 0.7 + sin(x) first, so where the sum is near 0, it is off by the rounding of 0.7.",
         ),
         "one and the float after it": (
-            torch.ones_like, lambda x: torch.ones_like(x) + 2**-23, normal(3, 4),
+            torch.ones_like, lambda x: torch.ones_like(x) + 2**-23, _normal(3, 4),
             "They differ by one rounding, 2**-23: that is the difference, though they are the same.", (2**-23, 2**-46),
         ),
     }  # fmt: skip
-    cases = [
-        pair_case(name, _body(before), _body(after), inputs, Pair(table is agree, *expect))
-        for table in (differ, agree)
-        for name, (before, after, inputs, *expect) in table.items()
-    ]
-    cases += [
+
+
+def _several_inputs(seed: int) -> list[Case]:
+    """Return cases of several inputs, and of folded batch norms."""
+    return [
         pair_case(
             "a number among the inputs",
             lambda m, x, k: x * k,
@@ -261,12 +297,18 @@ def hidden(seed: int) -> list[Case]:
         _fold_pair("a folded batch norm", 0.01, Pair(True, "Folding rounds the weights once more."), seed),
         _fold_pair("a batch norm folded without its eps", 0.0, Pair(False, "eps was left out."), seed),
     ]
-    plain_cases = [
+
+
+def _plain(s: _Sizes) -> list[Case]:
+    """Return the cases of the question's core."""
+    rows, columns, shift, pick = s
+    zeros = s.zeros
+    return [
         pair_case(
             "plain: a shift",
             _body(torch.sigmoid),
             _body(lambda x: x.sigmoid() + shift),
-            normal(rows, columns),
+            _normal(rows, columns),
             Pair(False, f"One adds {shift}.", (shift, shift**2)),
         ),
         pair_case(
@@ -280,14 +322,14 @@ def hidden(seed: int) -> list[Case]:
             "plain: one column of many",
             _body(torch.tanh),
             _body(lambda x: x.tanh() + pick * 0.1),
-            normal(rows, columns),
+            _normal(rows, columns),
             Pair(False, "One column is 0.1 off."),
         ),
         pair_case(
             "plain: a sum in another order",
             _body(lambda x: x.abs().sum(1)),
             _body(lambda x: x.flip(1).abs().sum(1)),
-            normal(rows, columns),
+            _normal(rows, columns),
             Pair(True, "They add the same numbers in another order."),
         ),
         pair_case(
@@ -315,32 +357,31 @@ def hidden(seed: int) -> list[Case]:
             "plain: a thousandth more",
             _body(lambda x: x + x),
             _body(lambda x: x * 2.002),
-            normal(rows, columns),
+            _normal(rows, columns),
             Pair(False, "In float32 a thousandth is many thousand rounding errors."),
         ),
         pair_case(
             "plain: the same numbers in other places",
             _body(lambda x: x * 2),
             _body(lambda x: x.flip(1) * 2),
-            normal(rows, columns),
+            _normal(rows, columns),
             Pair(False, "Each row is reversed."),
         ),
         pair_case(
             "plain: one column for a square",
             _body(lambda x: x[:, :1].expand(rows, rows) + 1),
             _body(lambda x: x[:, :1] + 1),
-            normal(rows, columns),
+            _normal(rows, columns),
             Pair(False, f"The shapes are ({rows}, {rows}) and ({rows}, 1): there is nothing to subtract.", APART),
         ),
         pair_case(
             "plain: four and the float after it",
             _body(lambda x: torch.full_like(x, 4.0)),
             _body(lambda x: torch.full_like(x, 4.0) + 2**-21),
-            normal(rows, columns),
+            _normal(rows, columns),
             Pair(True, "They differ by one rounding, 2**-21, and that is the difference.", (2**-21, 2**-42)),
         ),
     ]
-    return [*visible(), *map(core, plain_cases), *cases, *_generated_pairs(seed)]
 
 
 # ---------------------------------------------------------------------------------------------------- answers

@@ -15,10 +15,10 @@ from torch import fx
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab import models
+from passlab.exercises._groups import drawn_case, without_groups
 from passlab.exercises.day04.groups import (
     BLOCK,
     IMAGE,
-    alone,
     block,
     conv,
     dense,
@@ -177,7 +177,7 @@ def joined_with_its_own(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:  # the sa
     return end + chain(first, 150)
 
 
-@alone
+@without_groups
 @groups_case("a product at the end of two ways", graph(..., (4, 4)))
 def late_product(m: Any, x: fx.Proxy) -> fx.Proxy:
     e = torch.exp(x)
@@ -281,14 +281,14 @@ def sums_in_a_list(m: Any, x: fx.Proxy) -> fx.Proxy:
     return torch.cat([x.sum(1, keepdim=True), torch.exp(x)], 1)
 
 
-@alone
+@without_groups
 @groups_case("past a sum into a list", graph(..., IMAGE))
 def past_a_sum(m: Any, x: fx.Proxy) -> fx.Proxy:
     e = torch.exp(x)
     return torch.cat([e, e.sum(1, keepdim=True)], 1)
 
 
-@alone
+@without_groups
 @groups_case("past a pooling into a list", graph(..., IMAGE))
 def past_a_pooling(m: Any, x: fx.Proxy) -> fx.Proxy:
     e = torch.exp(x)
@@ -298,12 +298,6 @@ def past_a_pooling(m: Any, x: fx.Proxy) -> fx.Proxy:
 @groups_case("the list just fits", graph(..., (2, 3), (2, 3)))
 def just_into_cat(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
     return torch.cat([chain(x, 254), y], 1)
-
-
-def _drawn(name: str, build: Callable[[], fx.GraphModule]) -> Case:
-    """Return a case from a drawn graph, in which FuseOps may join nothing."""
-    case = groups_case(name, build)
-    return case if any(len(group) > 1 for group in right_groups(*case.build())) else alone(case)
 
 
 def hidden(seed: int) -> list[Case]:
@@ -323,8 +317,10 @@ def hidden(seed: int) -> list[Case]:
         groups_case("resnet18", narrow),
         groups_case("convnet", zoo("convnet")),
         *(
-            _drawn(f"generated, number {at + 1}", random_program(rng.randrange(10**6), rng.randint(8, 25), only))
-            for at, only in enumerate([*KINDS, *KINDS, *KINDS])
+            drawn_case(groups_case(f"generated, number {at + 1}", program), right_groups)
+            for at, program in enumerate(
+                random_program(rng.randrange(10**6), rng.randint(8, 25), only) for only in [*KINDS, *KINDS, *KINDS]
+            )
         ),
         projections,
         two_convs,

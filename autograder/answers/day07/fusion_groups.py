@@ -10,8 +10,9 @@ import random
 
 from autograder.answers.day07._shared import SHAPE, Build, generated
 from autograder.authoring.answers import edited, plain, right, wrong
+from passlab.exercises._groups import drawn_case, without_groups
 from passlab.exercises.day07._shared import conv, ladder
-from passlab.exercises.day07.fusion_groups import alone, groups_case, simplified
+from passlab.exercises.day07.fusion_groups import groups_case, simplified
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.judge import Case, core
 from passlab.relay import relay, tvm
@@ -79,7 +80,7 @@ def enlarged(x: relay.Var) -> relay.Expr:
     return relay.nn.relu(conv(x) + weight(2, 4, 6, 6))
 
 
-@alone
+@without_groups
 @groups_case("two ways into a product", program(..., (4, 4)))
 def two_ways(x: relay.Var) -> relay.Expr:
     y = relay.nn.relu(x)
@@ -157,7 +158,7 @@ def grown(x: relay.Var) -> relay.Expr:
     return relay.transpose(relay.exp(y)) + y + relay.transpose(x) + relay.transpose(x)
 
 
-@alone
+@without_groups
 @groups_case("a limit, and a tuple that has joined", program(..., (2, 3)), 2)
 def joined_tuple(x: relay.Var) -> relay.Expr:
     return relay.concatenate([relay.reverse(x, 1), x], axis=0)
@@ -185,7 +186,7 @@ def added_between(x: relay.Var) -> relay.Expr:
     return c + x + c
 
 
-@alone
+@without_groups
 @groups_case("a reduction on the way of a transpose", program(..., (4, 4)))
 def reduced_between(x: relay.Var) -> relay.Expr:
     y = relay.transpose(x)
@@ -244,10 +245,8 @@ def plain_end(x: relay.Var) -> relay.Expr:
     return relay.nn.max_pool2d(relay.tanh(conv(relay.nn.relu(relay.reverse(x * total, 1)))), (2, 2))
 
 
-def _drawn(name: str, build: Build, *limit: int) -> Case:
-    """Return a case from a drawn function, in which FuseOps may join nothing."""
-    case = groups_case(name, build, *limit)
-    return case if any(len(group) > 1 for group in fused_groups(*case.build())) else alone(case)
+def _program(rng: random.Random) -> Build:
+    return generated(rng, rng.randrange(12, 36), *rng.choice(KINDS))
 
 
 def hidden(seed: int) -> list[Case]:
@@ -266,7 +265,7 @@ def hidden(seed: int) -> list[Case]:
         core(groups_case("plain: a tree without sums", plain_tree(seed + 1, sums=False))),
         *(groups_case(name, zoo(name, simplified=True)) for name in TEN_MODELS),
         *(
-            _drawn(f"generated, number {i + 1}", generated(rng, rng.randrange(12, 36), *rng.choice(KINDS)), *limit)
+            drawn_case(groups_case(f"generated, number {i + 1}", _program(rng), *limit), fused_groups)
             for i, limit in enumerate(((), (), (), (), (), (), (3,), (8,)))
         ),
         projections,

@@ -7,7 +7,6 @@ the nodes in one order, the graphs are in post-order: operands before readers, t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from torch import fx
 
 from passlab import models
+from passlab.exercises._groups import without_groups
 from passlab.exercises.day04._shared import why_not_a_call
 from passlab.fx.cases import graph
 from passlab.fx.patterns import canonical
@@ -81,14 +81,6 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 @as_decorator
 def groups_case(name: str, build: Callable[[], fx.GraphModule]) -> Case:
     return Case(name, lambda: (in_post_order(build()),))
-
-
-def alone(case: Case) -> Case:
-    """Return a case in which FuseOps joins nothing; stands as a decorator above `@groups_case`.
-
-    It is not about `did`, which is kept there by leaving all apart without a look.
-    """
-    return replace(case, about=("valid", "spared"))
 
 
 IMAGE = (1, 4, 6, 6)
@@ -162,7 +154,7 @@ def cases() -> list[Case]:
     return [
         groups_case("reductions", graph(reductions, (2, 6))),
         groups_case("a residual block", zoo("residual")),
-        alone(groups_case("a fork", graph(fork, IMAGE, **KERNEL))),
+        without_groups(groups_case("a fork", graph(fork, IMAGE, **KERNEL))),
         groups_case("a fork that joins again", graph(diamond, IMAGE, **KERNEL)),
         groups_case("shapes behind a convolution", graph(shapes, IMAGE, **KERNEL, b=(4,))),
         groups_case("pieces", graph(pieces, IMAGE)),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from passlab.exercises._groups import without_groups
 from passlab.exercises.day07._shared import block
 from passlab.judge import Case, Finding, as_decorator, core
 from passlab.judge.forms import why_not_groups
@@ -56,14 +56,6 @@ def _first_split(groups: Any, others: Any) -> tuple[int, int] | None:
 @as_decorator
 def groups_case(name: str, build: Callable[[], tvm.IRModule], *limit: int) -> Case:
     return Case(name, lambda: (build(), *limit))
-
-
-def alone(case: Case) -> Case:
-    """Return a case in which FuseOps joins nothing; stands as a decorator above `@groups_case`.
-
-    It is not about `did`, which is kept there by leaving all apart without a look.
-    """
-    return replace(case, about=("valid", "spared"))
 
 
 def conv(x: relay.Expr, channels: int = 4) -> relay.Expr:
@@ -128,7 +120,7 @@ def cases() -> list[Case]:
         core(groups_case("plain: shapes", program(plain_shapes, SHAPE))),
         groups_case("a block", simplified(program(block, SHAPE))),
         groups_case("reductions", program(reductions, (2, 6))),
-        alone(groups_case("a fork", program(fork, SHAPE))),
+        without_groups(groups_case("a fork", program(fork, SHAPE))),
         groups_case("a fork that joins again", program(diamond, SHAPE)),
         groups_case("shapes after a convolution", program(shapes_after_conv, SHAPE)),
         groups_case("pieces", program(pieces, SHAPE)),
