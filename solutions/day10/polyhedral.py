@@ -499,8 +499,9 @@ def generate(
          every way to round is right.
     Out: a statement of TensorIR (tvm.tirx.For, IfThenElse, SeqStmt, or what `statement`
          made) that runs the same iterations in the same order.
-         All loops are serial, begin at 0 and have no step: TVM 0.27 is wrong about
-         nested loops that have one, or begin elsewhere.
+         All loops begin at 0 and have no step: TVM 0.27 is wrong about nested loops
+         that have one, or begin elsewhere. They are serial, or unrolled where the
+         number of turns is a constant.
     Stays: the order; no iteration runs twice, and none outside the domain.
     Not to be called: passlab.polyhedral.tensor_ir._Builder.statement.
 

@@ -144,9 +144,9 @@ check("day17.oracle", oracle)
 # integer has no minus, `alpha=2` is not nothing, and a layer may have any name. A faulty `simplify` may have laws of
 # its own: `x*0=0`, `x-x=0`, `x/x=1`, `(x+y)-y=x`, `relu(-x)=x`.
 #
-# `program(body, *inputs, **parts)` writes a graph down, and returns the pair of it and its inputs. In a body, `read(x,
-# "w")` reads the parameter w once more, by a node of its own, where x is any value; `store(x, index, value)` is
-# `x[index] = value`.
+# `program(body, *inputs, training=False, **parts)` writes a graph down, and returns the pair of it and its inputs. In a
+# body, `read(x, "w")` reads the parameter w once more, by a node of its own, where x is any value; `store(x, index,
+# value)` is `x[index] = value`.
 
 # %%
 program(lambda m, x: (x * m.w, m.act(x)), (2, 3), w=(3,), act=lambda: nn.ReLU())

@@ -44,7 +44,7 @@ def hidden(seed: int) -> list[Case]:
     n, m = rng.sample(range(6, 12), 2)
     a, b, c = rng.randrange(2, 5), rng.randrange(2, 5), rng.choice((-3, -2, 2, 3))
     tiles = f"{{ S[i, j] -> [floor((i - {a}j)/{b + 1}), i - {a}j, j] }}"
-    both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 2}), floor((i + j)/{b}), i - 3j, j] }}"
+    both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 3}), floor((i + j)/{b}), i - 3j, j] }}"
     schedule = f"{{ S[i] -> [{a}i, 0]; T[i, j] -> [{a + 1}i + {b}, j + 1] }}"
     remainders = f"{{ S[i, j] -> [i mod {a}, i, j] }}"
     diagonals = "{ S[i, j] -> [floor(i/4), floor(j/3), i + j, i] }"
@@ -172,14 +172,14 @@ class Walk:
 
 @right("loops turn often enough for these sizes, in steps of 1, and isl's condition stands around their bodies")
 def with_conditions(node, statement):
-    class Mine(Walk):
+    class LongLoops(Walk):
         def serial_loop(self, name, first, stop, step, body, values):
             turn = tir.Var(name, "int32")
             index = first + turn * step
             inside = tir.IfThenElse(index < stop, self.of(body, {**values, name: index}), None)
             return tir.For(turn, 0, 64, tir.ForKind.SERIAL, inside, step=tir.const(1, "int32"))
 
-    return Mine(statement).of(node, {})
+    return LongLoops(statement).of(node, {})
 
 
 @right("evaluates isl's expressions as Python text, with TensorIR's variables for the names")
@@ -188,7 +188,7 @@ def by_text(node, statement):
 
     names = {"min": fold(tir.min), "max": fold(tir.max)}
 
-    class Mine(Walk):
+    class Evaluation(Walk):
         def number(self, value, values):
             if value.get_type() == isl.ast_expr_type.op and value.get_op_type() not in (OP.and_, OP.or_):
                 kinds = (OP.eq, OP.le, OP.lt, OP.ge, OP.gt, *CHOICES)
@@ -196,12 +196,12 @@ def by_text(node, statement):
                     return tir.const(0, "int32") + eval(ast.unparse(expression(value)), names, values)
             return super().number(value, values)
 
-    return Mine(statement).of(node, {})
+    return Evaluation(statement).of(node, {})
 
 
 @right("divides as C does where isl knows that rounding makes no difference, and chooses without evaluating both")
 def as_in_c_where_allowed(node, statement):
-    class Mine(Walk):
+    class DivisionAsInC(Walk):
         meaning = MEANING | {
             **dict.fromkeys((OP.div, OP.pdiv_q), tir.truncdiv),
             **dict.fromkeys((OP.pdiv_r, OP.zdiv_r), tir.truncmod),
@@ -210,7 +210,19 @@ def as_in_c_where_allowed(node, statement):
         def applied(self, kind, numbers):
             return tir.if_then_else(*numbers) if kind in CHOICES else super().applied(kind, numbers)
 
-    return Mine(statement).of(node, {})
+    return DivisionAsInC(statement).of(node, {})
+
+
+@right("unrolls the loops that turn a constant number of times")
+def unrolled(node, statement):
+    class UnrolledLoops(Walk):
+        def serial_loop(self, name, first, stop, step, body, values):
+            loop = super().serial_loop(name, first, stop, step, body, values)
+            if not isinstance(loop.extent, tir.IntImm):
+                return loop
+            return tir.For(loop.loop_var, 0, loop.extent, tir.ForKind.UNROLLED, loop.body)
+
+    return UnrolledLoops(statement).of(node, {})
 
 
 def fold(function):
@@ -229,20 +241,20 @@ def by_the_library(node, statement):
 
 @wrong("did", "a bound is the first number outside, as in range: the last turn of every <= loop is missing")
 def as_range(node, statement):
-    class Mine(Walk):
+    class ExclusiveBounds(Walk):
         def inclusive(self, condition):
             return 0
 
-    return Mine(statement).of(node, {})
+    return ExclusiveBounds(statement).of(node, {})
 
 
 @wrong("did", "min and max are of two numbers")
 def of_two(node, statement):
-    class Mine(Walk):
+    class BinaryChoice(Walk):
         def applied(self, kind, numbers):
             return super().applied(kind, numbers[:2] if kind in (OP.min, OP.max) else numbers)
 
-    return Mine(statement).of(node, {})
+    return BinaryChoice(statement).of(node, {})
 
 
 extent_as_end = edited("did", "the second field of For is its end, not its extent")(
@@ -272,6 +284,9 @@ empty_rows = edited("did", "rounds the number of turns toward zero: a loop that 
 new_variables = edited(
     "valid", "a new variable of the same name at each use, or loops with a start and a step, which TVM shifts"
 )(("step * turn", 'step * tirx.Var(name, "int32")'))
+all_unrolled = edited("same", "unrolls all loops, also those that turn a different number of times each time")(
+    ("tirx.ForKind.SERIAL", "tirx.ForKind.UNROLLED")
+)
 at_once = edited("did", "the loops are parallel, so their turns have no order")(
     ("tirx.ForKind.SERIAL", "tirx.ForKind.PARALLEL")
 )

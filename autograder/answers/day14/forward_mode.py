@@ -20,10 +20,6 @@ from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
-#: What a case of a rare rule is about. An answer that forgets the rule fails here alone, often with an error, and keeps
-#: the points for the rest.
-RARE = EDGE
-
 
 def grown(x: Any, b: Any) -> tuple:
     ones = torch.ones(2, 3, dtype=torch.float64)
@@ -153,13 +149,13 @@ def hidden(seed: int) -> list[Case]:
         program("factors", factors, drawn(3, 3), drawn(3, 2), about=ORDINARY),
         program("two types", two_types, single, drawn(3), about=ORDINARY),
         program("whole numbers between", cut_off, 3 * x, about=ORDINARY),
-        program("lists, some of which changes", lists, x, torch.arange(3), about=RARE),
+        program("lists, some of which changes", lists, x, torch.arange(3), about=EDGE),
         program("parts", parts, drawn(3, 4), whole[:2], about=ORDINARY),
         program("largest", largest, drawn(3, 2), about=ORDINARY),
         program("means", means, x, about=ORDINARY),
         program("choices", chosen, x, y, about=ORDINARY),
-        program("an output twice, and an input", twice, x, about=RARE),
-        program("nothing changes", still, whole, whole.flip(0), about=RARE),
+        program("an output twice, and an input", twice, x, about=EDGE),
+        program("nothing changes", still, whole, whole.flip(0), about=EDGE),
         program("slopes", slopes, x / 2, about=ORDINARY),
         program("layers", layers, *(drawn(2) for _ in range(8)), about=ORDINARY),
         *(drawn_program(rng, f"drawn {n}") for n in range(3)),

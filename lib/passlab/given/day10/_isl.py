@@ -48,7 +48,7 @@ def _sentence(error: isl.Error) -> str:
     texts = [text for text in frame.tb_frame.f_locals.values() if isinstance(text, str) and "{" in text]
     unread = next((text for text in reversed(texts) if not _reads(text)), None)
     if unread is None:
-        return f"isl cannot read the text of this {operation.removesuffix('_read_from_str')} ({reason}): print it"
+        return f"isl cannot read the text of this {operation.removesuffix('_read_from_str')} ({reason}): print the text"
     return cannot_read(unread).rstrip(".")
 
 
