@@ -28,6 +28,17 @@ _LARGER = """%c = arith.cmpf ogt, %l, %o : f32
 linalg.yield %r : f32"""
 
 
+#: A body that takes the input where the output is positive: the branch is all that uses the input.
+_WHERE_POSITIVE = """%n = arith.negf %o : f32
+%c = arith.cmpf ogt, %o, %n : f32
+%r = scf.if %c -> (f32) {
+  scf.yield %l : f32
+} else {
+  scf.yield %o : f32
+}
+linalg.yield %r : f32"""
+
+
 def _in_a_branch(inner: str) -> str:
     return f"%even = arith.cmpi sge, %turn, %c0 : index\nscf.if %even {{\n{inner}\n}}"
 
@@ -52,6 +63,11 @@ def _in_place(a: np.ndarray) -> tuple[np.ndarray]:
         for j in range(len(a)):
             a[j] += a[i]
     return (a,)
+
+
+def _growing(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Add to a number its products with all elements, one after the other: each sees what those before have added."""
+    return (a * np.prod(1 + b.astype("float64"))).astype("float32"), b
 
 
 def hidden(seed: int) -> list[Case]:
@@ -151,12 +167,18 @@ def hidden(seed: int) -> list[Case]:
         loops_case(
             "in place, the reduction outermost", buffers((m,)),
             generic(2, [0], [("%a", memref(m), "d0")], [("%a", memref(m), "d1")], _ADD, two), [(m,)], _in_place),
+        loops_case(
+            "in place, a buffer without dimensions", buffers((), (m,)),
+            generic(1, [0], [("%a", memref(), ""), ("%b", memref(m), "d0")], [("%a", memref(), "")], PRODUCT, three),
+            [(), (m,)], _growing),
         one("double precision", 1, [0], ["d0", "d0", ""],
             "%p = arith.mulf %l, %r : f64\n%s = arith.addf %o, %p : f64\nlinalg.yield %s : f64",
             "%l: f64, %r: f64, %o: f64", [(n,), (n,), ()], lambda a, b, c: (a, b, c + a @ b),
             types=[memref(n, dtype="f64"), memref(n, dtype="f64"), memref(dtype="f64")]),
         one("a body with a branch", 1, [], ["d0", "d0"], _LARGER, two, [(n,), (n,)],
             lambda a, b: (a, np.where(a > b, a + b, b)), about=_RARE),
+        one("an input that only a branch uses", 1, [], ["d0", "d0"], _WHERE_POSITIVE, two, [(n,), (n,)],
+            lambda a, b: (a, np.where(b > 0, a, b)), about=_RARE),
         one("a body that does not overflow", 1, [], ["d0", "d0"],
             "%s = arith.addi %l, %o overflow<nsw> : i64\nlinalg.yield %s : i64", "%l: i64, %o: i64", [(n,), (n,)],
             lambda a, b: (a, a + b), types=[memref(n, dtype="i64")] * 2),
@@ -476,6 +498,26 @@ one_load_for_a_buffer = edited("same", "loads a buffer once, although two maps r
         "means[argument] = next((means[a] for a, o in zip(op.body.block.args, op.operands, strict=True) "
         "if o is operand and a in means), load)",
     )
+)
+one_load_without_dimensions = edited(
+    "same", "loads a buffer without dimensions before the loops: it may be an output, too"
+)(
+    (
+        "turn = []",
+        "turn = []\n"
+        "once = {\n"
+        "    argument: build.insert(memref.LoadOp.get(operand, [])).res\n"
+        "    for argument, operand in zip(op.body.block.args, op.inputs)\n"
+        "    if argument.uses and isinstance(operand.type, MemRefType) and not operand.type.get_shape()\n"
+        "}",
+    ),
+    (
+        "if argument.uses:\n    ...",
+        "if argument in once:\n    means[argument] = once[argument]\nelif argument.uses:\n    ...",
+    ),
+)
+uses_outside_of_branches = edited("valid", "does not see that a branch of the body uses an argument")(
+    ("argument.uses", "any(argument in inner.operands for inner in op.body.block.ops)")
 )
 kept_values = edited("same", "does not store an output that keeps its value")(
     (
