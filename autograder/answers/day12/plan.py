@@ -14,12 +14,12 @@ from passlab.capstone.families import drawn, generated
 from passlab.exercises.day12.compiler import noisy, repeated, written
 from passlab.exercises.day12.plan import bare_case, plan_case
 from passlab.fx.cases import graph, seeded
-from passlab.fx.effects import effects, has_effects, memory_order
+from passlab.fx.effects import effects, has_effects, memory_order, writes
 from passlab.judge import Case
 from passlab.memory.allocate import ORDERS, best_fit, colouring, first_fit
 from passlab.memory.buffers import aligned, height
 from passlab.memory.liveness import liveness, ranges
-from passlab.memory.order import beam, best_order
+from passlab.memory.order import beam, best_order, is_tree, liu
 from passlab.memory.plan import ALIGNMENT, Plan, planned
 from passlab.memory.storages import storages
 from passlab.memory.tasks import Task, nodes_of, tasks_of
@@ -52,6 +52,23 @@ def reads_last(m, x):
     wide = torch.tanh(x.repeat(1, 6))
     y.add_((wide.sum(1, keepdim=True) + x).repeat(1, 6).sum(1, keepdim=True))
     return y.t() @ wide
+
+
+def reads_one_value(m, x):
+    """Both branches read a value that is computed, so the tasks are no tree."""
+    return wide_last(m, torch.relu(x))
+
+
+def draws_unread(m, x):
+    """What reads no result of the first draw may not come before it: it would draw the numbers of the first."""
+    F.dropout(x, 0.5, True)
+    return F.dropout(torch.relu(x), 0.5, True)
+
+
+def equal_orders(m, x):
+    """In the best order, listed last, the wide value comes first: with other places, and no smaller arena."""
+    wide, *others = (torch.exp(torch.cat([x] * n, 1)).mean(1) for n in (9, 3, 4))
+    return x.sum(1) + others[0] + others[1] + wide
 
 
 def two_results(m, x):
@@ -101,12 +118,15 @@ def hidden(seed: int) -> list[Case]:
         plan_case(drawn(rng.choice(("gpt", "vit")), seed)),
         plan_case(drawn("unet", seed)),
         bare_case("branches of two widths", narrow(wide_last), ("valid", "did")),
+        bare_case("branches that read one value", narrow(reads_one_value), ("valid", "did")),
+        bare_case("two orders with equal arenas", seeded(graph(equal_orders, (16, 24)), seed), ("valid", "did")),
         bare_case("many sizes", seeded(graph(many_sizes(rng.choice(_PROGRAMS)), (64, 8)), seed), ("valid", "did")),
         bare_case("two results", seeded(graph(two_results, (8, 8), w=(8, 8)), seed), ("valid", "did")),
         bare_case("a view", seeded(graph(a_view, (8, 8)), seed), ("valid", "did")),
         bare_case("a value is written, drawn", traced(written), ("valid", "did", "spared")),
         bare_case("a read after a write", seeded(graph(reads_last, (32, 8)), seed), ("valid", "did", "spared")),
         bare_case("dropout in training, drawn", traced(noisy, True), ("valid", "spared")),
+        bare_case("a draw that nothing uses", seeded(graph(draws_unread, (8, 8)), seed), ("valid", "spared")),
         bare_case("branches that draw", narrow(draws_last), ("valid", "did", "spared")),
         bare_case("branches that normalize", narrow(normalizes_last), ("valid", "did", "spared")),
         bare_case("a value that nothing uses, drawn", traced(repeated), ("valid", "did")),
@@ -168,6 +188,12 @@ as_listed = edited("did", "keeps the order of the graph")(
 )
 by_size = edited("did", "places by size alone, in either order")(
     ("fit(buffers, key, ALIGNMENT)", "first_fit(buffers, alignment=ALIGNMENT)")
+)
+order_of_the_last = edited("valid", "returns the best places, and the order that was tried last")(
+    (
+        _RETURN,
+        "best = min(plans, key=lambda plan: plan.arena)\nreturn Plan(tuple(order), best.offsets, best.arena)",
+    )
 )
 highest = edited("did", "keeps the highest arena")((_RETURN, _RETURN.replace("min(", "max(")))
 
@@ -236,15 +262,37 @@ def late_reads_move(graph, groups, inputs):
 @right("a beam search for the order, and one rule for places with four keys")
 def by_beam(graph, groups, inputs):
     gm = grouped(graph, groups, inputs)
-    orders = [[node.name for node in gm.graph.nodes]]
-    if not has_effects(gm.graph):
-        orders.append(nodes_of(gm, beam(tasks_of(gm, *inputs), 64)))
+    orders = [] if has_effects(gm.graph) else [nodes_of(gm, beam(tasks_of(gm, *inputs), 64))]
+    return _smallest(gm, inputs, orders)
+
+
+def _smallest(gm, inputs, orders):
+    """Return the smallest plan for the graph's own order and others, by four rules for places."""
     plans = [
         planned(gm, *inputs, allocate=lambda b, alignment, k=key: first_fit(b, k, alignment), order=order)
-        for order in orders
+        for order in ([node.name for node in gm.graph.nodes], *orders)
         for key in ORDERS.values()
     ]
     return min(plans, key=lambda plan: plan.arena)
+
+
+@wrong("did", "orders trees only")
+def trees_only(graph, groups, inputs):
+    gm = grouped(graph, groups, inputs)
+    tasks = [] if has_effects(gm.graph) else tasks_of(gm, *inputs)
+    return _smallest(gm, inputs, [nodes_of(gm, liu(tasks))] if tasks and is_tree(tasks) else [])
+
+
+@wrong("spared", "keeps the order of the draws that something uses, and not of the others")
+def moves_draws_unread(graph, groups, inputs):
+    gm = grouped(graph, groups, inputs)
+    if any(writes(node) for node in gm.graph.nodes):
+        return _smallest(gm, inputs, [])
+    tasks = tasks_of(gm, *inputs)
+    order = best_order(tasks).order
+    drawing = {node.name for node in gm.graph.nodes if effects(node)}
+    kept = [name for name in order if name in drawing] == [task.name for task in tasks if task.name in drawing]
+    return _smallest(gm, inputs, [nodes_of(gm, order)] if kept else [])
 
 
 @right("tries a few orders drawn at random as well, and best fit")
