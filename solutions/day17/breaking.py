@@ -130,8 +130,7 @@ check("day17.oracle", oracle)
 # %% [markdown]
 # ## 2 · Graphs that break passes
 #
-# There are dozens of passes, each with a fault. Return graphs that expose them: programs, each with inputs, of which a
-# faulty pass makes another program. You are told only what the passes should be:
+# Return graphs, each with inputs, that expose dozens of faulty passes. You are told only what the passes should be:
 #
 # | name | what a right pass does, with graphs of any kind |
 # |---|---|
@@ -139,14 +138,14 @@ check("day17.oracle", oracle)
 # | `"dce"` | removes nodes whose results are not used, unless they have effects |
 # | `"simplify"` | replaces `x + 0`, `x - 0`, `x * 1`, `x / 1`, `-(-x)`, `abs(-x)`, `relu(relu(x))`, `x + (-y)`, `exp(log(x))`, `sqrt(x * x)` and two transposes of one value by something simpler, where that changes nothing |
 #
-# What they overlook was the subject of day 3 and the lesson: keywords, dtypes, layers of one class, random
-# numbers, writes (through views, into parameters, by layers in training), unusual numbers. An unsigned
-# integer has no minus, `alpha=2` is not nothing, and a layer may have any name. A faulty `simplify` may have laws of
-# its own: `x*0=0`, `x-x=0`, `x/x=1`, `(x+y)-y=x`, `relu(-x)=x`.
+# They overlook what day 3 and the lesson were about: keywords, dtypes (1 equals 1.0 in Python), layers of one class,
+# random numbers, writes (through views, into parameters and layers' weights, by layers in training, before a `reshape`
+# that copies), unusual numbers. An unsigned integer has no minus, `alpha=2` is not nothing, and a layer may have any
+# name. A faulty `simplify` may have laws of its own: `x*0=0`, `x-x=0`, `x/x=1`, `(x+y)-y=x`, `relu(-x)=x`.
 #
 # `program(body, *inputs, training=False, **parts)` writes a graph down, and returns the pair of it and its inputs. In a
-# body, `read(x, "w")` reads the parameter w once more, by a node of its own, where x is any value; `store(x, index,
-# value)` is `x[index] = value`.
+# body, `read(x, "w")` reads the parameter w (or `"act.weight"`) once more, by a node of its own, where x is any value;
+# `store(x, index, value)` is `x[index] = value`.
 
 # %%
 program(lambda m, x: (x * m.w, m.act(x)), (2, 3), w=(3,), act=lambda: nn.ReLU())
@@ -167,7 +166,7 @@ def generate(name: str) -> list[tuple[fx.GraphModule, tuple]]:
          makes another program, too, exposes nothing.
          `complete`: at least half of the faulty passes are exposed; `precise`: three
          quarters; `efficient`: all, or all but one.
-    Not to be called: passlab.random_graph.
+    Not to be called: passlab.fx.generate.random_graph.
 
     Example:  the faulty CSE that merges x - y with y - x is exposed by
               program(lambda m, x, y: (x - y, y - x), (2, 3), (2, 3)).

@@ -58,7 +58,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "cost": "all are, or all but one",
         },
         helps={"valid": 1, "did": 1, "spared": 2, "cost": 3},
-        closed=("passlab.random_graph",),
+        closed=("passlab.fx.generate.random_graph",),
     ),
     Exercise(
         id="day17.shrink",
